@@ -1,6 +1,7 @@
 // What a backend is: one row {name, device, supports, plan, cost}. The registry tries the rows of
 // the plan's device by cost and keeps every refusal. A backend sees only resolved problems: valid,
-// with no STROBE_AUTO left in any field, all strides filled in. run() sees only checked arguments.
+// all strides filled in, with no STROBE_AUTO left but query_offset of padded and varlen problems
+// (support.h has the details). run() sees only checked arguments.
 #ifndef STROBE_SRC_API_BACKEND_H_
 #define STROBE_SRC_API_BACKEND_H_
 

@@ -14,6 +14,8 @@ api::Status plan(const strobe_problem& problem, const api::Options& options,
 
 }  // namespace
 
+std::vector<std::string> targets() { return {"scalar"}; }
+
 const api::Backend kBackend = {"cpu", STROBE_DEVICE_CPU, {}, "SIMD on the host", supports, cost,
                                plan};
 
