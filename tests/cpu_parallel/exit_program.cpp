@@ -33,10 +33,12 @@ struct AddsUpAtExit {
 };
 AddsUpAtExit adds_up_at_exit __attribute__((init_priority(101)));
 
-// Index 0 never returns; index 1 exits.
-void exit_from_index_1() {
-  strobe::cpu::parallel_for(std::nullopt, 2, 2, [](std::int64_t index, int) {
-    if (index == 1) std::exit(0);
+// One of two threads exits in the middle of a loop, while the other never returns from its body.
+void exit_from(bool caller) {
+  static std::atomic<bool> caller_exits;
+  caller_exits = caller;
+  strobe::cpu::parallel_for(std::nullopt, 2, 2, [](std::int64_t, int worker) {
+    if ((worker == 0) == caller_exits) std::exit(0);
     while (!never) std::this_thread::yield();
   });
 }
@@ -51,12 +53,8 @@ int main(int argc, char** argv) {
     adds_up_at_exit.armed = true;
     return 0;
   }
-  if (std::strcmp(way, "exit_in_body") == 0) {
-    strobe::cpu::parallel_for(std::nullopt, 2, 100, [](std::int64_t, int worker) {
-      if (worker == 0) std::exit(0);
-    });
-  }
-  if (std::strcmp(way, "exit_in_helper") == 0) exit_from_index_1();
+  if (std::strcmp(way, "exit_in_caller") == 0) exit_from(true);
+  if (std::strcmp(way, "exit_in_helper") == 0) exit_from(false);
   if (std::strcmp(way, "exit_beside_loop") == 0) {
     std::atomic<bool> inside = false;
     std::thread([&inside] {
