@@ -5,6 +5,7 @@
 #include "reference/scores.h"
 
 namespace strobe::reference {
+
 void merge(const strobe_problem& p, const strobe_run_args& args) {
   const strobe_dtype partial_dtype = p.partial_dtype == STROBE_NONE ? p.dtype : p.partial_dtype;
   const strobe_dtype aux = aux_dtype(p.dtype);
