@@ -23,8 +23,6 @@ class Differences {
   Differences(const Tensor& a, const Tensor& b) {
     add_tensor(a, 1);
     add_tensor(b, -1);
-    std::sort(terms_.begin(), terms_.begin() + count_,
-              [](const Term& x, const Term& y) { return x.stride > y.stride; });
     // What the terms from i on can reach.
     for (int i = count_ - 1; i >= 0; --i) {
       low_[i] = low_[i + 1] + terms_[i].stride * terms_[i].low;
@@ -52,9 +50,15 @@ class Differences {
       stride = -stride;
       last = -last;
     }
-    Term* term = std::find_if(terms_.begin(), terms_.begin() + count_,
-                              [&](const Term& t) { return t.stride == stride; });
-    if (term == terms_.begin() + count_) terms_[count_++] = {stride, 0, 0};
+    // The terms stay in descending order of stride, so that each stride has one.
+    Term* const end = terms_.data() + count_;
+    Term* const term =
+        std::find_if(terms_.data(), end, [&](const Term& t) { return t.stride <= stride; });
+    if (term == end || term->stride != stride) {
+      std::move_backward(term, end, end + 1);
+      *term = {stride, 0, 0};
+      ++count_;
+    }
     (last < 0 ? term->low : term->high) += last;
   }
 
