@@ -121,6 +121,8 @@ void draw_lengths(Rng& rng, Case& c) {
     return;
   }
   p.lengths = Lengths::varlen;
+  p.seqlen_q = std::max<std::int64_t>(p.seqlen_q, 1);  // 0 would mean unknown
+  p.seqlen_k = std::max<std::int64_t>(p.seqlen_k, 1);
   const auto lengths_q = draw_lengths(rng, p.batch, p.seqlen_q);
   const auto lengths_k = draw_lengths(rng, p.batch, p.seqlen_k);
   c.cu_seqlens_q = prefix_sums(lengths_q);
@@ -160,7 +162,8 @@ Strides draw_strides(Rng& rng, bool input, std::int64_t batch, std::int64_t rows
 void draw_layout(Rng& rng, Case& c) {
   Problem& p = c.problem;
   p.layout = rng.pick({Layout::bshd, Layout::bhsd});
-  const std::int64_t element_bytes = static_cast<std::int64_t>(dtype_bytes(p.dtype));
+  const auto element_bytes =
+      static_cast<std::int64_t>(std::max(dtype_bytes(p.dtype), dtype_bytes(p.partial_dtype)));
   if (rng.chance(0.3)) {
     p.alignment_bytes = static_cast<int>(rng.pick<std::int64_t>({1, element_bytes}));
     c.misalign_bytes = static_cast<int>(element_bytes * rng.between(0, 15));
