@@ -1,4 +1,3 @@
-#include <cmath>
 #include <vector>
 
 #include "reference/dropout.h"
@@ -29,18 +28,19 @@ void forward_head(const strobe_problem& p, const strobe_run_args& args, const Se
     const std::int64_t row = seq.q_begin + i;
     load_rows(args.q, p.dtype, p.q_strides, seq.batch, row, 1, head, p.head_dim, scratch.q.data());
     scores.row(i, scratch.q.data(), scratch.k.data(), scratch.s.data(), nullptr);
-    const double lse = log_sum_exp(scratch.s.data(), seq.len_k, scores.sink());
+    const ExpSum total = exp_sum(scratch.s.data(), seq.len_k, scores.sink());
     scratch.o.assign(p.head_dim_v, 0);
     for (std::int64_t j = 0; j < seq.len_k; ++j) {
       const double s = scratch.s[j];
       if (s == -kInfinity) continue;
-      add_scaled(std::exp(s - lse) * dropout.factor(i, j), &scratch.v[j * p.head_dim_v],
-                 p.head_dim_v, scratch.o.data());
+      add_scaled(total.share(s) * dropout.factor(i, j), &scratch.v[j * p.head_dim_v], p.head_dim_v,
+                 scratch.o.data());
     }
     store_rows(args.o, p.dtype, p.o_strides, seq.batch, row, 1, head, p.head_dim_v,
                scratch.o.data());
     if (args.lse) {
-      store(args.lse, aux_dtype(p.dtype), offset_of(p.lse_strides, seq.batch, row, head), lse);
+      store(args.lse, aux_dtype(p.dtype), offset_of(p.lse_strides, seq.batch, row, head),
+            total.log());
     }
   }
 }

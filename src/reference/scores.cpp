@@ -1,5 +1,6 @@
 #include "reference/scores.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -71,18 +72,23 @@ std::int64_t Scores::dbias_index(std::int64_t i, std::int64_t j) const {
   return ((b * t.heads + h) * t.seqlen_q + row) * t.seqlen_k + j;
 }
 
-double log_sum_exp(const double* s, std::int64_t n, double sink) {
+double ExpSum::log() const { return sum == 0 ? -kInfinity : maximum + std::log(sum); }
+
+// Not exp(s - log()): log(sum) is lost beside a maximum as large as a bias of the lowest float.
+double ExpSum::share(double s) const { return s == -kInfinity ? 0 : std::exp(s - maximum) / sum; }
+
+ExpSum exp_sum(const double* s, std::int64_t n, double sink) {
   double maximum = sink;
   bool any_nan = std::isnan(sink);
   for (std::int64_t j = 0; j < n; ++j) {
-    if (s[j] > maximum) maximum = s[j];
+    maximum = std::max(maximum, s[j]);  // passes over NaN
     any_nan = any_nan || std::isnan(s[j]);
   }
-  if (any_nan) return std::numeric_limits<double>::quiet_NaN();
-  if (maximum == -kInfinity) return maximum;
+  if (any_nan) return {maximum, std::numeric_limits<double>::quiet_NaN()};
+  if (maximum == -kInfinity) return {maximum, 0};
   double sum = std::exp(sink - maximum);
   for (std::int64_t j = 0; j < n; ++j) sum += std::exp(s[j] - maximum);
-  return maximum + std::log(sum);
+  return {maximum, sum};
 }
 
 }  // namespace strobe::reference

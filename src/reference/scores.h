@@ -37,8 +37,15 @@ class Scores {
   double sink_;
 };
 
-// log(sum_j exp(s[j]) + exp(sink)): -inf if all are -inf, NaN if one is NaN or +inf.
-double log_sum_exp(const double* s, std::int64_t n, double sink);
+// sum_j exp(s[j]) + exp(sink), as exp(maximum) * sum. NaN if a score is NaN or +inf.
+struct ExpSum {
+  double maximum;  // -inf if all scores are
+  double sum;      // then 0
+
+  double log() const;            // the LSE
+  double share(double s) const;  // P = exp(s) / total; 0 for s = -inf
+};
+ExpSum exp_sum(const double* s, std::int64_t n, double sink);
 
 }  // namespace strobe::reference
 

@@ -47,7 +47,7 @@ TEST(ClosedForm, SinkAmongEqualLogits) {
     c.problem.op = Op::forward;
     in.o = in.lse = in.dout = Tensor();
     const Outputs out = run_reference(c, in);
-    expect_all(out.o, count / (count + 1), 1e-15);
+    expect_all(out.o, count / (count + 1), 1e-14);
     expect_all(out.lse, std::log(count + 1), 1e-15);
   }
 }
@@ -172,6 +172,12 @@ TEST(ClosedForm, NaNFollowsTheMask) {
     EXPECT_EQ(std::isnan(out.lse.get({0, 0, i, 0})), i >= 2);
     EXPECT_EQ(std::isnan(out.o.get({0, i, 0, 0})), i >= 2);
   }
+  c = dense(1, 1, 2);  // nothing but the NaN
+  in = inputs_of(c);
+  in.q.set({0, 0, 0, 0}, kNaN);
+  const Outputs alone = run_reference(c, in);
+  EXPECT_TRUE(std::isnan(alone.lse.get({0, 0, 0, 0})));
+  EXPECT_TRUE(std::isnan(alone.o.get({0, 0, 0, 0})));
 }
 
 Case merge_case(int partials) {

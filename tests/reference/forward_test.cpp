@@ -62,7 +62,7 @@ TEST(Forward, EqualsSoftmaxByDefinition) {
 
 TEST(Forward, EveryOperationEqualsTheNaiveOneInFloat64) {
   int compared = 0;
-  for (std::uint64_t seed = 1000; seed < 1100; ++seed) {
+  for (std::uint64_t seed = 1000; seed < 1080; ++seed) {
     const CheckReport report = check_case(as_f64(random_case(seed)), {.kernel = "reference"});
     ASSERT_EQ(report.outcome, Outcome::passed) << report.text();
     for (const CheckRow& row : report.rows) {

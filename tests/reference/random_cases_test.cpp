@@ -10,7 +10,7 @@ namespace strobe::harness {
 namespace {
 
 TEST(RandomCases, ReferencePassesItsOwnCheck) {
-  const std::uint64_t count = std::getenv("STROBE_SLOW") ? 2000 : 150;
+  const std::uint64_t count = std::getenv("STROBE_SLOW") ? 2000 : 100;
   for (std::uint64_t seed = 0; seed < count; ++seed) {
     const CheckReport report = check_case(random_case(seed), {.kernel = "reference"});
     EXPECT_EQ(report.outcome, Outcome::passed) << report.text();
