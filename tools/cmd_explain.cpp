@@ -12,7 +12,6 @@ namespace {
 
 struct Options {
   Problem problem;
-  Dropout dropout;
   PlanOptions plan;
   bool json = false;
 };
@@ -32,7 +31,7 @@ Command add_explain(CLI::App& parent) {
       "explain", "Print how a problem would be computed, and why not otherwise. Computes nothing.");
   auto options = std::make_shared<Options>();
   add_shape_options(*app, &options->problem);
-  add_math_options(*app, &options->problem, &options->dropout);
+  add_math_options(*app, &options->problem, nullptr);
   add_plan_options(*app, &options->plan, {"cpu", "cuda", "emulator"});
   app->add_flag("--json", options->json, "print JSON");
   for (const char* name : {"--seqlen-q", "--head-dim"}) app->get_option(name)->required();

@@ -58,10 +58,12 @@ void add_math_options(CLI::App& app, Problem* problem, Dropout* dropout) {
                      "probability of dropping an element of P, in [0, 1)"))
       ->type_name("P")
       ->capture_default_str();
-  add(app.add_option("--dropout-seed", dropout->seed, "key of the dropout pattern"))
-      ->capture_default_str();
-  add(app.add_option("--dropout-offset", dropout->offset, "counter of the dropout pattern"))
-      ->capture_default_str();
+  if (dropout) {
+    add(app.add_option("--dropout-seed", dropout->seed, "key of the dropout pattern"))
+        ->capture_default_str();
+    add(app.add_option("--dropout-offset", dropout->offset, "counter of the dropout pattern"))
+        ->capture_default_str();
+  }
   add(add_words<Layout>(app, "--layout", problem->layout,
                         {{"bshd", Layout::bshd}, {"bhsd", Layout::bhsd}},
                         "order of batch, seqlen, heads and head_dim in memory; default bshd"));

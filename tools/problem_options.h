@@ -14,7 +14,8 @@ struct Dropout {
   std::uint64_t offset = 0;
 };
 
-// What is computed: --causal --window --query-offset --scale --softcap --dropout --layout ...
+// What is computed: --causal --window --query-offset --scale --softcap --dropout --layout ... With
+// a place to put them, also the seed and offset of dropout, which a run takes.
 void add_math_options(CLI::App& app, Problem* problem, Dropout* dropout);
 
 // What only tensors would tell otherwise: --batch --heads --seqlen-q --head-dim --dtype --alibi
