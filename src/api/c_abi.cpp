@@ -26,27 +26,12 @@ namespace {
 namespace api = strobe::api;
 using api::Status;
 
-// Copies text with its final 0; what does not fit is cut, marked by "...", between characters.
-template <std::size_t N>
-void copy_message(std::string_view text, char (&to)[N]) {
-  constexpr std::string_view kMark = "...";
-  const bool cut = text.size() >= N;
-  if (cut) {
-    std::size_t keep = N - 1 - kMark.size();
-    while (keep > 0 && (static_cast<unsigned char>(text[keep]) & 0xC0) == 0x80) --keep;  // UTF-8
-    text = text.substr(0, keep);
-  }
-  std::copy(text.begin(), text.end(), to);
-  if (cut) std::copy(kMark.begin(), kMark.end(), to + text.size());
-  to[text.size() + (cut ? kMark.size() : 0)] = '\0';
-}
-
 strobe_code report(strobe_status* status, strobe_code code, std::string_view argument,
                    std::string_view message) {
   if (status != nullptr) {
     status->code = code;
-    copy_message(argument, status->argument);
-    copy_message(message, status->message);
+    api::copy_cut(argument, status->argument, sizeof(status->argument));
+    api::copy_cut(message, status->message, sizeof(status->message));
   }
   return code;
 }

@@ -64,10 +64,12 @@ Status check_threads(const strobe_plan_options& o, Options* options) {
 }
 
 Status parse_overrides(std::string_view text, std::map<std::string, std::string>* overrides) {
-  while (!text.empty()) {
-    const std::size_t comma = text.find(',');
-    const std::string_view pair = text.substr(0, comma);
-    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+  if (text.empty()) return {};
+  std::size_t comma = 0;
+  for (std::size_t begin = 0; comma != std::string_view::npos; begin = comma + 1) {
+    comma = text.find(',', begin);
+    const std::string_view pair =
+        text.substr(begin, comma == std::string_view::npos ? comma : comma - begin);
     const std::size_t equals = pair.find('=');
     if (equals == std::string_view::npos || equals == 0 || equals + 1 == pair.size()) {
       return invalid("overrides",

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <strobe/strobe.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -44,6 +46,20 @@ inline Status refuse_element(std::string_view argument, std::int64_t index, std:
                              std::string_view limit, std::string_view remedy) {
   return invalid(std::string(argument),
                  fmt::format("{}[{}] is {}, but {}. {}.", argument, index, value, limit, remedy));
+}
+
+// Copies text and a final 0 into `size` bytes; what does not fit is cut between characters (UTF-8)
+// and marked by "...".
+inline void copy_cut(std::string_view text, char* to, std::size_t size) {
+  constexpr std::string_view kMark = "...";
+  std::size_t keep = text.size();
+  std::string_view mark;
+  if (keep >= size) {
+    mark = kMark;
+    keep = size - 1 - kMark.size();
+    while (keep > 0 && (static_cast<unsigned char>(text[keep]) & 0xC0) == 0x80) --keep;
+  }
+  *std::copy(mark.begin(), mark.end(), std::copy_n(text.begin(), keep, to)) = '\0';
 }
 
 // Copies a caller's struct over `copy`, which holds the defaults: a shorter struct_size (a caller
