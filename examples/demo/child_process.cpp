@@ -100,7 +100,7 @@ std::int64_t seqlen_for_memory(std::int64_t wanted, double available_bytes) {
     return kOther + sizeof(float) * static_cast<double>(n) * static_cast<double>(n);
   };
   while (seqlen > 1024 && bytes(seqlen) > available_bytes) seqlen /= 2;
-  return seqlen;
+  return seqlen / 32 * 32;
 }
 
 double available_memory() {

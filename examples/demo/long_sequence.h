@@ -11,7 +11,7 @@ namespace strobe::demo {
 
 // One batch entry, one head, float32.
 struct LongRun {
-  std::int64_t seqlen = 0;
+  std::int64_t seqlen = 0;  // a multiple of 32
   bool causal = true;
   bool standard = false;  // standard attention, else Strobe
   int threads = 1;
@@ -34,7 +34,7 @@ std::optional<Measurement> measure_in_child(const char* program, const LongRun& 
 // Returns the exit code.
 int child_main(const LongRun& run);
 
-// The longest power of two, at most `wanted`, whose scores leave room in the memory that is free.
+// `wanted`, halved until its scores fit into the memory that is free; a multiple of 32.
 std::int64_t seqlen_for_memory(std::int64_t wanted, double available_bytes);
 // Free memory in bytes, of the machine or of this process's control group; unlimited where unknown.
 double available_memory();

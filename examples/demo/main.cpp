@@ -129,11 +129,12 @@ bool compare_long(const char* program, LongRun run) {
 bool long_sequence(const char* program, std::int64_t wanted, int threads) {
   const double available = available_memory();
   const std::int64_t seqlen = seqlen_for_memory(wanted, available);
+  const std::string gemm = choose_gemm();
   const double scores_bytes = 4.0 * static_cast<double>(seqlen) * static_cast<double>(seqlen);
   std::printf(
       "\nOne sequence of %lld tokens, 1 head of %lld, f32, %d threads. Standard attention (%s)\n"
       "stores its %lld x %lld scores, %.0f MiB; q, k, v and o take %.0f MiB\n",
-      static_cast<long long>(seqlen), static_cast<long long>(kLongHeadDim), threads, gemm_name(),
+      static_cast<long long>(seqlen), static_cast<long long>(kLongHeadDim), threads, gemm.c_str(),
       static_cast<long long>(seqlen), static_cast<long long>(seqlen), scores_bytes / kMebibyte,
       4 * 4.0 * static_cast<double>(seqlen * kLongHeadDim) / kMebibyte);
   if (seqlen < wanted) {

@@ -3,11 +3,15 @@
 #define STROBE_EXAMPLES_DEMO_STANDARD_ATTENTION_H_
 
 #include <cstdint>
+#include <string>
 
 namespace strobe::demo {
 
-// Who multiplies matrices here: "OpenBLAS" or "own loops".
-const char* gemm_name();
+// Chooses who multiplies the matrices in child processes started from now on, and names it. Old
+// OpenBLAS releases do not know new x86 processors and take SSE kernels ("Prescott") there; unless
+// OPENBLAS_CORETYPE is set already, this sets it to kernels of the widest vectors the processor
+// has.
+std::string choose_gemm();
 
 // o = softmax(q k^T / sqrt(dim)) v for one head: q, k, v, o [seqlen, dim]. S = q k^T is computed
 // whole, as matrix products do, softmax overwrites it by P row by row, and o = P v. Causal: keys
