@@ -33,5 +33,5 @@ export LD_LIBRARY_PATH
 
 if [ -e "$prefix/bin/strobe" ]; then
   echo "-- command line"
-  "$prefix/bin/strobe" info >/dev/null
+  env -u LD_LIBRARY_PATH "$prefix/bin/strobe" info >/dev/null
 fi
