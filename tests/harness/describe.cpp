@@ -139,6 +139,10 @@ std::string describe(const Case& c) {
   words.add("rows", c.rows);
   add_layout(c, words);
   if (p.deterministic) words.add("deterministic", std::int64_t{1});
+  if (!c.lse) words.add("lse", std::int64_t{0});
+  if (c.bias_inf_share != 0) words.add("bias_inf_share", c.bias_inf_share);
+  if (c.bias_lowest_share != 0) words.add("bias_lowest_share", c.bias_lowest_share);
+  if (p.bool_mask.dtype != DType::none) words.add("mask_visible_share", c.mask_visible_share);
   if (c.dlse) words.add("dlse", std::int64_t{1});
   if (c.dbias) words.add("dbias", std::int64_t{1});
   if (c.dsinks) words.add("dsinks", std::int64_t{1});

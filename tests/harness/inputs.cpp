@@ -21,6 +21,7 @@ class Filler {
       case Data::x3:
         return 3 * rng_.normal();
       case Data::very_negative:
+        return 1 + 0.03 * rng_.normal();
       case Data::one_huge_key:
       case Data::growing_maxima:
         return 1 + 0.2 * rng_.normal();
@@ -41,7 +42,7 @@ class Filler {
       case Data::equal_logits:
         return shared;
       case Data::very_negative:
-        return push(-120) * (1 + 0.05 * rng_.normal());
+        return push(-120) * (1 + 0.03 * rng_.normal());
       case Data::one_huge_key:
         return j == huge ? push(45) : 0.3 * rng_.normal();
       case Data::growing_maxima:

@@ -1,8 +1,8 @@
 // The naive computation: docs/numerics.md done plainly in one precision T (float32 for f32, bf16
 // and f16), with P and dS rounded to the dtype before they are multiplied.
 //
-// Magnitudes: x.size is what float32 may lose of a score, so P = exp(s - lse) loses P * (x.size +
-// |lse|); everything below follows from that by adding absolute values.
+// Magnitudes bound what float32 may lose: a score loses up to its x.size, so P = exp(s - lse) loses
+// P * (1 + x.size + |lse|), and a sum of products loses the sum of their absolute values.
 #include "harness/naive_scores.h"
 
 namespace strobe::harness {
@@ -79,7 +79,8 @@ void backward_row(const Inputs& in, const NaiveScores<T>& head, std::int64_t b, 
   if (out.outputs.dsinks.defined()) {
     const T P = std::exp(head.sink(h) - lse);
     add(out.outputs.dsinks, {0, 0, 0, h}, -P * D);
-    add(out.magnitude.dsinks, {0, 0, 0, h}, P * D_size * (1 + std::fabs(head.sink(h)) + lse_size));
+    add(out.magnitude.dsinks, {0, 0, 0, h},
+        P * (D_size + std::fabs(D) * (1 + std::fabs(head.sink(h)) + lse_size)));
   }
 
   std::vector<T> dq(q.size());
@@ -97,7 +98,7 @@ void backward_row(const Inputs& in, const NaiveScores<T>& head, std::int64_t b, 
     }
     const T dS = P * (Z * dP - D);
     const double P_size = P * (1 + scores[j].size + lse_size);
-    const double dS_size = P_size * (Z * dP_size + D_size);
+    const double dS_size = P_size * std::fabs(Z * dP - D) + P * (Z * dP_size + D_size);
     if (out.outputs.dbias.defined()) {
       const Index at_bias =
           broadcast_index(out.outputs.dbias, b, h, i, static_cast<std::int64_t>(j));

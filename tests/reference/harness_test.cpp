@@ -1,4 +1,5 @@
 // The harness finds what it is there to find: each test plants one defect.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -187,6 +188,54 @@ TEST(RandomCase, IsReproducibleAndCoversEverything) {
   }
   for (const int count : {backward, varlen, padded, bias, dropout, gqa, strided, misaligned}) {
     EXPECT_GE(count, 20);
+  }
+}
+
+Case data_case(Data data, DType dtype, std::int64_t head_dim) {
+  Case c;
+  c.seed = 8;
+  c.problem = {.batch = 2, .heads = 2, .seqlen_q = 10, .seqlen_k = 40, .head_dim = head_dim};
+  c.problem.dtype = dtype;
+  c.data = data;
+  return c;
+}
+
+TEST(MakeInputs, DataKindsDoWhatTheySay) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const std::int64_t head_dim : {1, 8, 128, 512}) {
+      Case c = data_case(Data::very_negative, dtype, head_dim);
+      Outputs out = run_reference(c, inputs_of(c));
+      for_each_index(out.lse, [&](const Index& at) { EXPECT_LT(out.lse.get(at), -88.8); });
+
+      c = data_case(Data::growing_maxima, dtype, head_dim);
+      Inputs in = inputs_of(c);
+      for_each_index(in.k, [&](const Index& at) {
+        if (at[1] == 0) return;
+        const Index before = {at[0], at[1] - 1, at[2], at[3]};
+        EXPECT_GT(in.k.get(at), in.k.get(before));
+      });
+
+      c = data_case(Data::one_huge_key, dtype, head_dim);
+      c.problem.op = Op::probs;
+      c.problem.num_rows = 1;
+      c.rows = {3};
+      out = run_reference(c, inputs_of(c));
+      for (std::int64_t h = 0; h < 2; ++h) {
+        double largest = 0;
+        for (std::int64_t j = 0; j < 40; ++j) {
+          largest = std::max(largest, out.probs.get({1, h, 0, j}));
+        }
+        EXPECT_GT(largest, 0.99);
+      }
+
+      c = data_case(Data::equal_logits, dtype, head_dim);
+      c.problem.op = Op::probs;
+      c.problem.num_rows = 1;
+      c.rows = {3};
+      out = run_reference(c, inputs_of(c));
+      for_each_index(out.probs,
+                     [&](const Index& at) { EXPECT_NEAR(out.probs.get(at), 1.0 / 40, 1e-6); });
+    }
   }
 }
 
