@@ -41,7 +41,7 @@ struct BackwardScratch {
   Panel* panels;            // [kPanelsPerBlock]
   float *k, *v;             // [kv_chunk][head_dim], [kv_chunk][head_dim_v]
   float *dk, *dv;           // [kv_chunk][head_dim padded to kPanel], likewise head_dim_v
-  float *q_rows, *do_rows;  // [kQ][padded dim]; q times scale
+  float *q_rows, *do_rows;  // [kQ][padded dim]; q times q_scale
   float *qt, *dot;          // [panels][dim][kPanel]
   float* dqt;               // [panels][head_dim][kPanel]
   float *p, *ds;            // P^T (then Z P), dP^T (then dS^T)
@@ -142,19 +142,21 @@ HWY_INLINE void LoadBackwardPanel(const Job& job, const View& view, const Sequen
   Transpose(rows, ld, kPanel, dim, to, kPanel);
 }
 
-// P^T = exp(S^T - LSE), dS^T = P^T (Z dP^T - delta), and P^T *= Z. Where P is 0, dS is: dP may be
-// NaN there.
+// P^T = exp(factor * S^T - LSE), dS^T = P^T (Z dP^T - delta), and P^T *= Z. Where P is 0, dS is: dP
+// may be NaN there.
 template <bool kDropout, bool kSoftcap>
 HWY_NOINLINE void GradientStep(float* HWY_RESTRICT p, float* HWY_RESTRICT ds,
                                const float* HWY_RESTRICT keep, const float* HWY_RESTRICT cap,
                                size_t ld, size_t rows, const float* HWY_RESTRICT lse,
-                               const float* HWY_RESTRICT delta) {
+                               const float* HWY_RESTRICT delta, float factor) {
   const Tag d;
+  const Exp exp;
+  const Vec f = hn::Set(d, factor);
   for (size_t lane = 0; lane < kPanel; lane += kLanes) {
     const Vec l = hn::Load(d, lse + lane), dl = hn::Load(d, delta + lane);
     for (size_t r = 0; r < rows; ++r) {
       const size_t at = r * ld + lane;
-      const Vec prob = Exp<true>(hn::Sub(hn::Load(d, p + at), l));
+      const Vec prob = exp.operator()<true>(hn::MulSub(hn::Load(d, p + at), f, l));
       Vec dp = hn::Load(d, ds + at);
       Vec dropped = prob;
       if constexpr (kDropout) {
@@ -195,7 +197,7 @@ void PanelGradient(const Job& job, const Sequence& seq, BackwardScratch& x, size
                         ? (softcap ? GradientStep<true, true> : GradientStep<true, false>)
                         : (softcap ? GradientStep<false, true> : GradientStep<false, false>);
   step(s.row(rows.begin), dp.row(rows.begin), keep.row(rows.begin), cap.row(rows.begin), kQ, count,
-       x.lse + column, x.delta + column);
+       x.lse + column, x.delta + column, job.exp_factor());
 }
 
 // One query block against one block of keys at row `at` of the chunk.
@@ -270,7 +272,7 @@ void AddQueryGradient(const Job& job, const BackwardState& state, const Backward
     std::memcpy(total, x.dqt, floats * sizeof(float));
   } else {
     HWY_ALIGN float scale[kPanel];
-    std::fill_n(scale, kPanel, job.scale);
+    std::fill_n(scale, kPanel, job.q_scale * job.score_scale);
     ScaleLanes(x.dqt, floats, scale);
     for (size_t n = 0; n < panels; ++n) {
       const Panel& panel = x.panels[n];
@@ -332,7 +334,7 @@ void Backward(const Job& job, const Tiling& tiling, const BackwardState& state,
     std::memcpy(x.delta, state.delta + first, kQ * sizeof(float));
     for (size_t n = 0; n < panels; ++n) {
       const float* lse = x.lse + n * kPanel;
-      LoadBackwardPanel(job, job.q, seq, x.panels[n], lse, d, dp, job.scale,
+      LoadBackwardPanel(job, job.q, seq, x.panels[n], lse, d, dp, job.q_scale,
                         x.q_rows + n * kPanel * dp, x.qt + n * d * kPanel);
       LoadBackwardPanel(job, job.dout, seq, x.panels[n], lse, e, ep, 1.0f,
                         x.do_rows + n * kPanel * ep, x.dot + n * e * kPanel);
@@ -345,6 +347,9 @@ void Backward(const Job& job, const Tiling& tiling, const BackwardState& state,
     }
     AddQueryGradient(job, state, item, x, panels, first, first_chunk, last_chunk);
   }
+  HWY_ALIGN float scale[kPanel];
+  std::fill_n(scale, kPanel, job.score_scale);  // Q carries the rest
+  ScaleLanes(x.dk, keys * dp, scale);
   for (size_t r = 0; r < keys; ++r) {
     const int64_t j = seq.k_begin + key_begin + static_cast<int64_t>(r);
     StoreRow(job.p.dtype, x.dk + r * dp, d, job.dk.at(seq.batch, j, item.g));

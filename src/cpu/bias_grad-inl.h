@@ -38,7 +38,7 @@ void AddBiasGradient(const Job& job, const BackwardState& state, const Sequence&
     panel.finish(count);
     const RowRange rows = RowsOf(panel.any, key0, keys);
     if (rows.empty()) continue;
-    LoadBackwardPanel(job, job.q, seq, panel, x.lse + column, d, dp, job.scale,
+    LoadBackwardPanel(job, job.q, seq, panel, x.lse + column, d, dp, job.q_scale,
                       x.q_rows + column * dp, x.qt + column * d);
     LoadBackwardPanel(job, job.dout, seq, panel, x.lse + column, e, ep, 1.0f,
                       x.do_rows + column * ep, x.dot + column * e);

@@ -32,7 +32,7 @@ namespace strobe::cpu::HWY_NAMESPACE {
 // One thread's memory. m, l and alpha: [panels][kPanel].
 struct ForwardScratch {
   Panel* panels;
-  float* qt;  // [panels][head_dim][kPanel], times scale
+  float* qt;  // [panels][head_dim][kPanel], times q_scale
   float* ot;  // [panels][head_dim_v][kPanel]
   float* m;
   float* l;
@@ -108,8 +108,9 @@ HWY_INLINE void BlockMax(const float* HWY_RESTRICT s, size_t ld, size_t rows, Ve
 // One block's softmax of one panel: S^T [rows][ld] becomes P^T, m and l are updated, alpha =
 // exp(m_old - m_new).
 HWY_NOINLINE void SoftmaxStep(float* HWY_RESTRICT s, size_t ld, size_t rows, float* HWY_RESTRICT m,
-                              float* HWY_RESTRICT l, float* HWY_RESTRICT alpha) {
+                              float* HWY_RESTRICT l, float* HWY_RESTRICT alpha, float factor) {
   const Tag d;
+  const Exp exp(factor);
   const Vec minus_inf = hn::Set(d, -std::numeric_limits<float>::infinity());
   const Vec old0 = hn::Load(d, m), old1 = hn::Load(d, m + kLanes);
   Vec m0 = old0, m1 = old1;
@@ -119,13 +120,13 @@ HWY_NOINLINE void SoftmaxStep(float* HWY_RESTRICT s, size_t ld, size_t rows, flo
   // A lane that has seen nothing but -inf subtracts 0, so that exp(-inf - 0) = 0.
   m0 = hn::IfThenZeroElse(hn::Eq(m0, minus_inf), m0);
   m1 = hn::IfThenZeroElse(hn::Eq(m1, minus_inf), m1);
-  const Vec a0 = Exp(hn::Sub(old0, m0)), a1 = Exp(hn::Sub(old1, m1));
+  const Vec a0 = exp(hn::Sub(old0, m0)), a1 = exp(hn::Sub(old1, m1));
   hn::Store(a0, d, alpha);
   hn::Store(a1, d, alpha + kLanes);
   Vec sum0 = hn::Mul(hn::Load(d, l), a0), sum1 = hn::Mul(hn::Load(d, l + kLanes), a1);
   for (size_t r = 0; r < rows; ++r, s += ld) {
-    const Vec p0 = Exp(hn::Sub(hn::Load(d, s), m0));
-    const Vec p1 = Exp(hn::Sub(hn::Load(d, s + kLanes), m1));
+    const Vec p0 = exp(hn::Sub(hn::Load(d, s), m0));
+    const Vec p1 = exp(hn::Sub(hn::Load(d, s + kLanes), m1));
     hn::Store(p0, d, s);
     hn::Store(p1, d, s + kLanes);
     sum0 = hn::Add(sum0, p0);
@@ -183,7 +184,7 @@ void InitTile(const Job& job, const ForwardItem& item, ForwardScratch& x, size_t
       x.l[n * kPanel + lane] = sink == -std::numeric_limits<float>::infinity() ? 0.0f : 1.0f;
     }
     panel.finish(count);
-    LoadPanel(job.p.dtype, job.q, item.seq, panel, d, job.scale, x.rows, x.qt + n * d * kPanel);
+    LoadPanel(job.p.dtype, job.q, item.seq, panel, d, job.q_scale, x.rows, x.qt + n * d * kPanel);
     std::memset(x.ot + n * dv * kPanel, 0, dv * kPanel * sizeof(float));
   }
 }
@@ -200,7 +201,7 @@ HWY_INLINE void ForwardStep(const Job& job, const ForwardItem& item, ForwardScra
   float* ot = x.ot + n * dv * kPanel;
   Scores(job, item.seq, panel, x.k, d, x.qt + n * d * kPanel, key0, keys, rows, s, nullptr);
   SoftmaxStep(s.row(rows.begin), s.ld, rows.end - rows.begin, x.m + n * kPanel, x.l + n * kPanel,
-              alpha);
+              alpha, job.exp_factor());
   if (job.has_dropout()) Dropout(job, panel, key0, rows, s, false);
   if (v_finite) {
     GemmPanel<Order::kStepMajor, Update::kRescale>(dv, x.v + rows.begin * dv, dv, s.row(rows.begin),
@@ -223,8 +224,8 @@ void StorePanel(const Job& job, const ForwardItem& item, ForwardScratch& x, size
   ScaleLanes(ot, dv * kPanel, inverse);
   Transpose(ot, kPanel, dv, panel.count, x.rows, dv);
   for (size_t lane = 0; lane < panel.count; ++lane) {
-    const float lse =
-        l[lane] == 0 ? -std::numeric_limits<float>::infinity() : m[lane] + std::log(l[lane]);
+    const float lse = l[lane] == 0 ? -std::numeric_limits<float>::infinity()
+                                   : job.exp_factor() * m[lane] + std::log(l[lane]);
     const float* row = x.rows + lane * dv;
     if (item.partial_o) {
       const size_t r = n * kPanel + lane;

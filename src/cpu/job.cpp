@@ -1,5 +1,7 @@
 #include "cpu/job.h"
 
+#include <cmath>
+
 namespace strobe::cpu {
 
 Job::Job(const strobe_problem& problem, const strobe_run_args& run_args,
@@ -10,7 +12,8 @@ Job::Job(const strobe_problem& problem, const strobe_run_args& run_args,
       threads(thread_count),
       ratio(problem.heads / problem.kv_heads),
       element_bytes(strobe_dtype_bytes(problem.dtype)),
-      scale(static_cast<float>(problem.scale)),
+      q_scale(problem.scale == 0 ? 0.0f : (problem.scale < 0 ? -1.0f : 1.0f)),
+      score_scale(problem.scale == 0 ? 1.0f : static_cast<float>(std::abs(problem.scale))),
       softcap(static_cast<float>(problem.softcap)),
       keep_threshold(core::dropout_threshold(problem.dropout_p)),
       keep_scale(static_cast<float>(1.0 / (1.0 - problem.dropout_p))),

@@ -71,7 +71,10 @@ struct Job {
 
   std::int64_t ratio;  // query heads per key/value head
   std::size_t element_bytes;
-  float scale, softcap;
+  // scale = q_scale * score_scale: q_scale, which multiplies Q as it is loaded, is its sign (so
+  // exact) or 0, and score_scale, which multiplies the finished products, is positive.
+  float q_scale, score_scale;
+  float softcap;
   std::uint32_t keep_threshold;  // of the dropout draw
   float keep_scale;              // 1 / (1 - p)
   View q, k, v, o, lse, dout, dlse, dq, dk, dv;
@@ -79,6 +82,13 @@ struct Job {
 
   Job(const strobe_problem& problem, const strobe_run_args& run_args,
       const std::optional<strobe_executor>& user_executor, int thread_count);
+
+  // Scores() returns S / score_scale where nothing but masks follows the product: the exponential
+  // then applies the scale for nothing. Otherwise it returns S itself.
+  bool plain_scores() const {
+    return p.softcap == 0 && p.alibi == STROBE_ALIBI_NONE && !has_bias() && !p.sinks;
+  }
+  float exp_factor() const { return plain_scores() ? score_scale : 1.0f; }
 
   bool has_bias() const { return p.bias.dtype != STROBE_NONE; }
   bool has_mask() const { return p.mask.dtype != STROBE_NONE; }

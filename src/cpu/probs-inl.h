@@ -31,12 +31,14 @@ void Probs(const Job& job, const Tiling& tiling, const Sequence& seq, int64_t h,
     if (row_lse != -std::numeric_limits<float>::infinity()) lse[lane] = row_lse;
   }
   panel.finish(lanes);
-  LoadPanel(job.p.dtype, job.q, seq, panel, d, job.scale, x.rows, x.qt);
+  LoadPanel(job.p.dtype, job.q, seq, panel, d, job.q_scale, x.rows, x.qt);
 
   float* out = static_cast<float*>(job.args.probs) +
                ((seq.batch * job.p.heads + h) * job.p.num_rows + first) * job.p.seqlen_k;
   std::fill_n(out, count * job.p.seqlen_k, 0.0f);
   const Tag tag;
+  const Exp exp;
+  const Vec factor = hn::Set(tag, job.exp_factor());
   for (int64_t key0 = panel.any.begin; key0 < panel.any.end; key0 += tiling.kv_block) {
     const int64_t end = std::min<int64_t>(key0 + tiling.kv_block, panel.any.end);
     const auto keys = static_cast<size_t>(end - key0);
@@ -44,7 +46,7 @@ void Probs(const Job& job, const Tiling& tiling, const Sequence& seq, int64_t h,
     LoadBlock(job.p.dtype, job.k, seq, h / job.ratio, key0, end, d, d, x.k);
     Scores(job, seq, panel, x.k, d, x.qt, key0, keys, {0, keys}, s, nullptr);
     MapRows(s, {0, keys}, [&](size_t, size_t lane, Vec v) {
-      return Exp<true>(hn::Sub(v, hn::Load(tag, lse + lane)));
+      return exp.operator()<true>(hn::MulSub(v, factor, hn::Load(tag, lse + lane)));
     });
     for (size_t lane = 0; lane < lanes; ++lane) {
       float* row = out + static_cast<int64_t>(lane) * job.p.seqlen_k + key0;

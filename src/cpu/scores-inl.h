@@ -166,6 +166,11 @@ HWY_NOINLINE void ApplyBand(const ScoreTile& s, RowRange rows, const Panel& pane
   });
 }
 
+HWY_NOINLINE void ApplyScale(const ScoreTile& s, RowRange rows, float scale) {
+  const Vec factor = hn::Set(Tag(), scale);
+  MapRows(s, rows, [&](size_t, size_t, Vec x) { return hn::Mul(x, factor); });
+}
+
 // S^T rows [rows.begin, rows.end) of the block of n keys from key0 on. k: the block, [n][ldk]; qt:
 // the panel's queries times scale, [head_dim][kPanel]. softcap_slope as in ApplySoftcap, or null.
 HWY_INLINE void Scores(const Job& job, const Sequence& seq, const Panel& panel, const float* k,
@@ -174,6 +179,7 @@ HWY_INLINE void Scores(const Job& job, const Sequence& seq, const Panel& panel, 
   GemmPanel<Order::kRowMajor, Update::kSet>(rows.end - rows.begin, k + rows.begin * ldk, ldk, qt,
                                             kPanel, static_cast<size_t>(job.p.head_dim),
                                             s.row(rows.begin), s.ld);
+  if (!job.plain_scores()) ApplyScale(s, rows, job.score_scale);
   if (job.p.softcap > 0) ApplySoftcap(s, rows, job.softcap, softcap_slope);
   if (job.p.alibi != STROBE_ALIBI_NONE) ApplyAlibi(s, rows, panel, seq.band.offset, key0);
   if (job.has_bias()) ApplyBias(job, seq, s, rows, panel, key0);

@@ -9,8 +9,10 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 HWY_BEFORE_NAMESPACE();
 namespace strobe::cpu::HWY_NAMESPACE {
@@ -35,38 +37,48 @@ constexpr size_t kRows = 12;
 constexpr size_t kRows = 6;
 #endif
 
-// exp(t) with relative error below 2e-7. -inf and all t < -87 give exactly 0; NaN gives NaN. kAnyT:
-// t above 88.3 gives inf; without it, t must be at most that.
+// exp(factor * t), factor > 0, with relative error below 2e-7 (factor = 1). Below exp(-87) the
+// result is exactly 0, at -inf too; NaN gives NaN. kAnyT: above exp(88.3) it is inf; without it,
+// factor * t must be at most that.
 //
 // 2^x = 2^n * 2^r with n = round(x): adding 1.5 * 2^23 leaves n in the low mantissa bits, from
 // where it is shifted into the exponent. 2^r by a degree-5 polynomial, minimax in relative error
 // (9e-8) with p(0) = 1 exactly, so that a row with one visible key returns that key's value
 // unchanged. (FlashAttention-4, section on software exp2, has the same shape with degree 3, enough
-// for bf16.)
-template <bool kAnyT = false>
-HWY_INLINE Vec Exp(Vec t) {
-  const Tag d;
-  const TagI di;
-  const Vec log2e = hn::Set(d, 1.44269504088896341f);
-  const Vec magic = hn::Set(d, 12582912.0f);
-  const Vec shifted = hn::MulAdd(t, log2e, magic);
-  const Vec n = hn::Sub(shifted, magic);
-  const Vec r = hn::MulSub(t, log2e, n);
-  Vec p = hn::Set(d, 1.32647e-3f);
-  p = hn::MulAdd(p, r, hn::Set(d, 9.67151e-3f));
-  p = hn::MulAdd(p, r, hn::Set(d, 5.550734e-2f));
-  p = hn::MulAdd(p, r, hn::Set(d, 2.4022242e-1f));
-  p = hn::MulAdd(p, r, hn::Set(d, 6.9314698e-1f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
-  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
-  p = hn::BitCast(d, hn::Add(hn::BitCast(di, p), exponent));
-  p = hn::IfThenZeroElse(hn::Lt(t, hn::Set(d, -87.0f)), p);
-  if constexpr (kAnyT) {
-    const Vec inf = hn::BitCast(d, hn::Set(di, 0x7F800000));
-    p = hn::IfThenElse(hn::Gt(t, hn::Set(d, 88.3f)), inf, p);
+// for bf16.) The factor costs nothing: it joins log2(e).
+struct Exp {
+  Vec log2e, lowest, highest;
+
+  explicit HWY_INLINE Exp(float factor = 1.0f)
+      : log2e(hn::Set(Tag(), factor * 1.44269504088896341f)),
+        // Finite, so that -inf is below it whatever the factor.
+        lowest(hn::Set(Tag(), std::max(-87.0f / factor, std::numeric_limits<float>::lowest()))),
+        highest(hn::Set(Tag(), 88.3f / factor)) {}
+
+  template <bool kAnyT = false>
+  HWY_INLINE Vec operator()(Vec t) const {
+    const Tag d;
+    const TagI di;
+    const Vec magic = hn::Set(d, 12582912.0f);
+    const Vec shifted = hn::MulAdd(t, log2e, magic);
+    const Vec n = hn::Sub(shifted, magic);
+    const Vec r = hn::MulSub(t, log2e, n);
+    Vec p = hn::Set(d, 1.32647e-3f);
+    p = hn::MulAdd(p, r, hn::Set(d, 9.67151e-3f));
+    p = hn::MulAdd(p, r, hn::Set(d, 5.550734e-2f));
+    p = hn::MulAdd(p, r, hn::Set(d, 2.4022242e-1f));
+    p = hn::MulAdd(p, r, hn::Set(d, 6.9314698e-1f));
+    p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+    const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
+    p = hn::BitCast(d, hn::Add(hn::BitCast(di, p), exponent));
+    p = hn::IfThenZeroElse(hn::Lt(t, lowest), p);
+    if constexpr (kAnyT) {
+      const Vec inf = hn::BitCast(d, hn::Set(di, 0x7F800000));
+      p = hn::IfThenElse(hn::Gt(t, highest), inf, p);
+    }
+    return p;
   }
-  return p;
-}
+};
 
 // Odd polynomial of tanh on [-0.625, 0.625]: y + y^3 p(y^2), relative error below 5e-9.
 constexpr float kTanh[5] = {-3.3333282e-1f, 1.3331442e-1f, -5.37397e-2f, 2.063904e-2f,
@@ -78,7 +90,7 @@ HWY_INLINE Vec Tanh(Vec y) {
   const Tag d;
   const Vec a = hn::Abs(y);
   const Vec one = hn::Set(d, 1.0f);
-  const Vec e = Exp(hn::Min(hn::Add(a, a), hn::Set(d, 20.0f)));
+  const Vec e = Exp()(hn::Min(hn::Add(a, a), hn::Set(d, 20.0f)));
   const Vec large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
   const Vec u = hn::Mul(y, y);
   Vec p = hn::Set(d, kTanh[4]);
