@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <strobe/strobe.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { kHeads = 4, kLength = 128, kDim = 64, kElements = kHeads * kLength * kDim, kThreads = 3 };
@@ -67,6 +68,8 @@ int main(int argc, char** argv) {
   float* in = aligned_alloc(256, kElements * sizeof(float));
   float* out = aligned_alloc(256, kElements * sizeof(float));
   int i, tries, before, during, after;
+  pid_t child;
+  int status;
   if (argc != 2 || !in || !out) return 1;
   for (i = 0; i < kElements; ++i) in[i] = (float)(i % 7);
   for (i = 0; i < 20; ++i) {
@@ -80,6 +83,13 @@ int main(int argc, char** argv) {
     dlclose(library);
     /* A joined thread may still be listed for a moment. */
     for (tries = 0; (after = threads_now()) != before && tries < 1000; ++tries) usleep(1000);
+    /* Nothing of the library may be left to run at fork(). */
+    child = fork();
+    if (child == 0) _exit(0);
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
+      fprintf(stderr, "fork() after unloading failed\n");
+      return 1;
+    }
     if (during <= before || after != before) {
       fprintf(stderr, "threads: %d before, %d during, %d after\n", before, during, after);
       return 1;
