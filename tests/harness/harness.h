@@ -18,8 +18,7 @@
 
 namespace strobe::harness {
 
-// ---- Memory
-// ----------------------------------------------------------------------------------------
+// ---- Memory ----------------------------------------
 
 // Exactly `bytes` bytes between two guard zones. Payload and guards start as poison: every byte is
 // 0xFF, which is NaN in every floating dtype. The payload starts `misalign` bytes past a 256-byte
@@ -80,8 +79,7 @@ struct Tensor {
 double round_to(DType dtype, double value);  // nearest even, once
 double epsilon(DType dtype);                 // distance from 1 to the next number: 2^-23 for f32
 
-// ---- Cases
-// -----------------------------------------------------------------------------------------
+// ---- Cases ----------------------------------------
 
 // What the numbers are like. Everything not named is N(0, 1).
 enum class Data {
@@ -135,8 +133,7 @@ struct Sequence {
 };
 std::vector<Sequence> sequences(const Case& c);
 
-// ---- Tensors of a case
-// -----------------------------------------------------------------------------
+// ---- Tensors of a case ----------------------------------------
 
 struct Inputs {
   Tensor q, k, v, o, lse, dout, dlse, bias, mask, alibi_slopes, sinks;
@@ -155,6 +152,8 @@ Outputs make_outputs(const Case& c);  // poison
 // Pointers into all of these, which must outlive it. workspace is left empty.
 struct Args : RunArgs {
   Args(const Case& c, const Inputs& inputs, Outputs* outputs);
+  Args(const Args&) = delete;  // it holds pointers into itself
+  Args& operator=(const Args&) = delete;
 
  private:
   std::vector<const void*> partial_o_, partial_lse_;
@@ -164,31 +163,30 @@ struct Args : RunArgs {
 Case as_f64(const Case& c);
 Inputs as_f64(const Case& c, const Inputs& inputs);
 
-// Runs a plan on poisoned outputs and workspace and then checks every guard zone; an overwritten
-// one is STROBE_INTERNAL naming the tensor.
+// Runs a plan on poisoned outputs and workspace and then checks every guard zone and every gap
+// between rows; an overwritten one is STROBE_INTERNAL naming the tensor.
 Status run(const Plan& plan, const Case& c, const Inputs& inputs, Outputs* outputs);
 
-// ---- Comparison
-// ------------------------------------------------------------------------------------
+// ---- Comparison ----------------------------------------
 
 // The plain low-precision computation, and what it knows about exactness and conditioning.
 struct Naive {
-  Outputs outputs;    // values in float32 (float64 for f64), dtype rounding applied where
-                      // docs/numerics.md says so
-  Outputs exact;      // boolean, one value per row of the tensor (last size 1): must equal the
-                      // reference exactly
-  Outputs magnitude;  // float64: sums of absolute values, whose float32 rounding any order of
-                      // summation may lose
+  // Values in float32 (float64 for f64), rounded to the dtype where docs/numerics.md says so.
+  Outputs outputs;
+  // Boolean: what must equal the reference bit for bit. Last size 1: one value for the whole row.
+  Outputs exact;
+  // float64: sums of absolute values, whose float32 rounding any order of summation may lose.
+  Outputs magnitude;
 };
-// keep: [batch, heads, seqlen_q, seqlen_k] in bytes as STROBE_KEEP_MASK gives for all rows;
-// undefined without dropout.
+// keep: as STROBE_KEEP_MASK gives for all rows of q, in order; undefined without dropout.
 Naive naive(const Case& c, const Inputs& inputs, const Tensor& keep);
 
 // One output. ok iff error <= bound, and -inf and exact zeros are where they must be.
 //   plain_bound = 2 max|naive - ref| + 4 eps max|ref|         eps of the output's dtype
 //   bound       = plain_bound + eps(f32) max(magnitude)
 // The last term is for outputs so few, or so cancelled (dq of a row with one key is 0), that the
-// naive error is small by luck; everywhere else it is far below the first two.
+// naive error is small by luck. It is far below the others for bf16 and f16; for f32 it is a few
+// times as large, and rows that need it say so in text().
 struct CheckRow {
   std::string tensor;
   bool ok = true;

@@ -172,7 +172,6 @@ void draw_layout(Rng& rng, Case& c) {
   }
   if (rng.chance(0.5)) return;
   const Dims dims(p);
-  const bool o_is_input = p.op == Op::backward, lse_is_input = o_is_input || p.op == Op::probs;
   const auto like_q = [&](bool input, std::int64_t dim) {
     return draw_strides(rng, input, dims.batch, dims.rows_q, dims.heads, dim);
   };
@@ -188,7 +187,7 @@ void draw_layout(Rng& rng, Case& c) {
   p.dk_strides = like_k(false, dims.d);
   p.dv_strides = like_k(false, dims.dv);
   if (rng.chance(0.3)) p.lse_strides = like_q(false, 1);
-  if (rng.chance(0.3)) p.dlse_strides = like_q(lse_is_input, 1);
+  if (rng.chance(0.3)) p.dlse_strides = like_q(true, 1);
 }
 
 void draw_rows(Rng& rng, Case& c) {
