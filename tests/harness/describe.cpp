@@ -23,7 +23,10 @@ class Words {
   void add(const char* key, const std::vector<T>& values) {
     if (values.empty()) return;
     std::string list;
-    for (const T& value : values) list += (list.empty() ? "" : ",") + std::to_string(value);
+    for (const T& value : values) {
+      if (!list.empty()) list += ',';
+      list += std::to_string(value);
+    }
     add(key, list);
   }
   void add(const char* key, const Strides& s) {
