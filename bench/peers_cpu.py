@@ -1,27 +1,27 @@
 #!/usr/bin/env python3
-"""Strobe against PyTorch's scaled_dot_product_attention and ONNX Runtime on the CPU, in one process.
+"""Strobe, PyTorch's scaled_dot_product_attention and ONNX Runtime on the CPU, in one process.
 
-    python3 bench/peers_cpu.py --library build/src/libstrobe.so            prints JSON lines
-    python3 bench/peers_cpu.py --library ... --results                     and puts them into bench/results
+    python3 bench/peers_cpu.py --library build/src/libstrobe.so    prints JSON lines
+    python3 bench/peers_cpu.py --library ... --results             and puts them into bench/results
 
-Needs numpy, torch and onnxruntime; a peer that is not installed is left out. All take turns (A B C A B C ...), the
-best of each counts, and a ratio is ours over the peer's speed. Everyone computes on [batch, heads, seqlen, head_dim]
-from the same numbers, and all outputs are compared before anything is timed.
+Needs numpy, torch and onnxruntime; a peer that is not installed is left out. All take turns
+(A B C A B C ...), the best of each counts, and a ratio is ours over the peer's speed. Everyone
+computes from the same numbers, and all outputs are compared before anything is timed. Heads: 8 of
+1024 tokens, 4 of 2048, 2 of 4096.
 
-One thread is timed by the CPU time of that thread, which neighbours on the machine do not change. More threads
-are timed by the wall clock, in short bursts with pauses between them, because virtual machines are throttled
-when all their cores work for long.
+One thread is timed by the CPU time of that thread, which neighbours on the machine do not change.
+More threads are timed by the wall clock, in short bursts with pauses between them, because virtual
+machines are throttled when all their cores work for long.
 
-ONNX Runtime is the faster of its MultiHeadAttention and its opset-23 Attention; it has no bfloat16 and no backward
-here. GFLOP/s count visible pairs alone: 4 head_dim per pair forward, 10 backward.
+ONNX Runtime is the faster of its MultiHeadAttention and its opset-23 Attention; it has no bfloat16
+and no backward here. An override of Strobe's SIMD target leaves the peers theirs. GFLOP/s count
+visible pairs alone: 4 head_dim per pair forward, 10 backward.
 """
 
 import os
 
-for variable in (
-    "OPENBLAS_CORETYPE",
-    "OPENBLAS_L2_SIZE",
-):  # where set, they slow the peers' libraries
+# Where set, these slow the peers' libraries; they are read when a library is loaded.
+for variable in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
     os.environ.pop(variable, None)
 
 import argparse
@@ -42,6 +42,7 @@ try:
 except ImportError:
     torch = None
 try:
+    import onnx_attention
     import onnxruntime
 except ImportError:
     onnxruntime = None
@@ -92,7 +93,7 @@ def all_cases(threads, seqlens):
     return cases
 
 
-# ---- Numbers -------------------------------------------------------------------------------------------------
+# ---- Numbers ----
 
 
 def to_bf16(x):
@@ -122,7 +123,7 @@ def make_inputs(case):
     return [aligned(to_bf16(x) if case.dtype == "bf16" else x) for x in values]
 
 
-# ---- Contenders: each gives (run, outputs); outputs() after run() is a list of float32 arrays -----------------
+# ---- Contenders: each gives (run, outputs); outputs() after run() is a list of float32 arrays ----
 
 
 def strobe_contender(case, inputs, library, kernel, overrides):
@@ -175,102 +176,6 @@ def pytorch_contender(case, inputs):
     return run, lambda: [x.detach().float().numpy() for x in latest]
 
 
-def field(number, value):
-    """One protobuf field: an int as varint, bytes and str with their length."""
-
-    def varint(x):
-        parts = bytearray()
-        while x > 127:
-            parts.append(x & 127 | 128)
-            x >>= 7
-        return bytes(parts + bytearray([x]))
-
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    raw = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(raw)) + raw
-
-
-def onnx_model(op, domain, attributes, shapes):
-    """Bytes of an ONNX model of one node (field numbers of onnx.proto): written here, as the onnx package may be absent.
-
-    shapes: {name: dims} of the float32 inputs and, last, of the output.
-    """
-
-    def value_info(name, dims):
-        dimensions = b"".join(field(1, field(1, d)) for d in dims)
-        tensor_type = field(1, 1) + field(2, dimensions)  # element type 1: float32
-        return field(1, name) + field(2, field(1, tensor_type))
-
-    *names, output = shapes
-    node = b"".join(field(1, name) for name in names) + field(2, output) + field(4, op)
-    for name, value in attributes.items():
-        node += field(5, field(1, name) + field(3, value) + field(20, 2))  # type 2: int
-    node += field(7, domain)
-    graph = field(1, node) + field(2, "attention")
-    graph += b"".join(field(11, value_info(name, shapes[name])) for name in names)
-    graph += field(12, value_info(output, shapes[output]))
-    opsets = field(8, field(1, "") + field(2, 23)) + field(
-        8, field(1, "com.microsoft") + field(2, 1)
-    )
-    return field(1, 10) + field(7, graph) + opsets
-
-
-def onnxruntime_runs(case, inputs):
-    """{operator: (run, outputs)} for the operators that this release has."""
-    h, n, d = case.heads, case.seqlen, case.head_dim
-    heads_first, tokens_first = (1, h, n, d), (1, n, h * d)
-    names = ("q", "k", "v")
-    models = {
-        "Attention": (
-            onnx_model(
-                "Attention",
-                "",
-                {"is_causal": int(case.causal)},
-                dict.fromkeys((*names, "o"), heads_first),
-            ),
-            heads_first,
-        ),
-        "MultiHeadAttention": (
-            onnx_model(
-                "MultiHeadAttention",
-                "com.microsoft",
-                {"num_heads": h, "unidirectional": int(case.causal)},
-                dict.fromkeys((*names, "o"), tokens_first),
-            ),
-            tokens_first,
-        ),
-    }
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = case.threads
-    options.log_severity_level = 3
-    runs = {}
-    for name, (model, shape) in models.items():
-        try:
-            session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
-        except (
-            Exception
-        ) as error:  # an operator this release lacks; its classes of errors are not public
-            print(f"onnxruntime {name}: {str(error)[:120]}", file=sys.stderr)
-            continue
-        binding = session.io_binding()
-        for key, x in zip(names, inputs):
-            if shape is tokens_first:
-                x = x.transpose(0, 2, 1, 3).reshape(shape)
-            binding.bind_ortvalue_input(
-                key, onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(x))
-            )
-        result = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(shape, np.float32))
-        binding.bind_ortvalue_output("o", result)
-
-        def outputs(result=result, shape=shape):
-            o = result.numpy()
-            return [o if shape is heads_first else o.reshape(1, n, h, d).transpose(0, 2, 1, 3)]
-
-        runs[name] = (lambda s=session, b=binding: s.run_with_iobinding(b), outputs)
-    return runs
-
-
 def contenders(case, inputs, args, library):
     """{name: run}, Strobe first, once all of them agree."""
     ours = strobe_contender(case, inputs, library, args.kernel, args.overrides)
@@ -279,7 +184,7 @@ def contenders(case, inputs, args, library):
         peers["pytorch"] = pytorch_contender(case, inputs)
     candidates = {}
     if onnxruntime and "onnxruntime" in args.peers and case.dtype == "f32" and not case.backward:
-        candidates = onnxruntime_runs(case, inputs)
+        candidates = onnx_attention.runs(inputs[:3], case.causal, case.threads)
         peers.update({f"onnxruntime {name}": pair for name, pair in candidates.items()})
 
     ours[0]()
@@ -307,7 +212,7 @@ def contenders(case, inputs, args, library):
     return runs
 
 
-# ---- Timing --------------------------------------------------------------------------------------------------
+# ---- Timing ----
 
 
 def seconds_of(case, run, calls):
@@ -342,7 +247,7 @@ def measure(case, runs, turns):
     return best
 
 
-# ---- Results -------------------------------------------------------------------------------------------------
+# ---- Results ----
 
 
 def cpuinfo(key):

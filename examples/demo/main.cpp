@@ -129,13 +129,12 @@ bool compare_long(const char* program, LongRun run) {
 bool long_sequence(const char* program, std::int64_t wanted, int threads) {
   const double available = available_memory();
   const std::int64_t seqlen = seqlen_for_memory(wanted, available);
-  const std::string gemm = choose_gemm();
   const double scores_bytes = 4.0 * static_cast<double>(seqlen) * static_cast<double>(seqlen);
   std::printf(
-      "\nOne sequence of %lld tokens, 1 head of %lld, f32, %d threads. Standard attention (%s)\n"
-      "stores its %lld x %lld scores, %.0f MiB; q, k, v and o take %.0f MiB\n",
-      static_cast<long long>(seqlen), static_cast<long long>(kLongHeadDim), threads, gemm.c_str(),
-      static_cast<long long>(seqlen), static_cast<long long>(seqlen), scores_bytes / kMebibyte,
+      "\nOne sequence of %lld tokens, 1 head of %lld, f32, %d threads. Standard attention stores\n"
+      "all scores, %.0f MiB (its matrix products: %s); q, k, v and o take %.0f MiB\n",
+      static_cast<long long>(seqlen), static_cast<long long>(kLongHeadDim), threads,
+      scores_bytes / kMebibyte, choose_gemm().c_str(),
       4 * 4.0 * static_cast<double>(seqlen * kLongHeadDim) / kMebibyte);
   if (seqlen < wanted) {
     std::printf("(%lld tokens were wanted; %.0f MiB of memory are free)\n",
@@ -169,6 +168,7 @@ int main(int argc, char** argv) {
   app.add_option("--child", child)->group("");  // how the program calls itself
   app.add_option("--mask", mask)->group("");
   CLI11_PARSE(app, argc, argv);
+  seqlen = seqlen / 32 * 32;
   if (threads == 0) threads = default_threads(seqlen);
 
   if (!child.empty()) {
