@@ -189,7 +189,7 @@ void PanelGradient(const Job& job, const Sequence& seq, BackwardScratch& x, size
       keep{x.keep + column, kQ};
   const bool softcap = job.p.softcap > 0 && through_softcap;
   Scores(job, seq, panel, k, d, x.qt + n * d * kPanel, key0, keys, rows, s,
-         softcap ? &cap : nullptr, nullptr);
+         softcap ? &cap : nullptr);
   GemmPanel<Order::kRowMajor, Update::kSet>(count, v + rows.begin * e, e, x.dot + n * e * kPanel,
                                             kPanel, e, dp.row(rows.begin), kQ);
   if (job.has_dropout()) Dropout(job, panel, key0, rows, keep, true);

@@ -85,12 +85,10 @@ HWY_NOINLINE void LoadPanel(strobe_dtype dtype, const View& view, const Sequence
   Transpose(rows, dim, kPanel, dim, to, kPanel);
 }
 
-// Raises m to the largest score of each lane. Four rows at a time, so that the latency of max is
-// hidden.
-HWY_NOINLINE void BlockMax(const float* HWY_RESTRICT s, size_t ld, size_t rows,
-                           float* HWY_RESTRICT m) {
+// The largest score of each lane over the rows and m: m1 for the panel's second vector. Four rows
+// at a time, so that the latency of max is hidden.
+HWY_INLINE void BlockMax(const float* HWY_RESTRICT s, size_t ld, size_t rows, Vec& m0, Vec& m1) {
   const Tag d;
-  const Vec m0 = hn::Load(d, m), m1 = hn::Load(d, m + kLanes);
   Vec a[4] = {m0, m0, m0, m0}, b[4] = {m1, m1, m1, m1};
   size_t r = 0;
   for (; r + 4 <= rows; r += 4) {
@@ -103,20 +101,20 @@ HWY_NOINLINE void BlockMax(const float* HWY_RESTRICT s, size_t ld, size_t rows,
     a[0] = hn::Max(a[0], hn::Load(d, s + r * ld));
     b[0] = hn::Max(b[0], hn::Load(d, s + r * ld + kLanes));
   }
-  hn::Store(hn::Max(hn::Max(a[0], a[1]), hn::Max(a[2], a[3])), d, m);
-  hn::Store(hn::Max(hn::Max(b[0], b[1]), hn::Max(b[2], b[3])), d, m + kLanes);
+  m0 = hn::Max(hn::Max(a[0], a[1]), hn::Max(a[2], a[3]));
+  m1 = hn::Max(hn::Max(b[0], b[1]), hn::Max(b[2], b[3]));
 }
 
-// One block's softmax of one panel: S^T [rows][ld] becomes P^T, m becomes m_new, l is updated,
-// alpha = exp(m_old - m_new).
-HWY_NOINLINE void SoftmaxStep(float* HWY_RESTRICT s, size_t ld, size_t rows,
-                              const float* HWY_RESTRICT m_new, float* HWY_RESTRICT m,
+// One block's softmax of one panel: S^T [rows][ld] becomes P^T, m and l are updated, alpha =
+// exp(m_old - m_new).
+HWY_NOINLINE void SoftmaxStep(float* HWY_RESTRICT s, size_t ld, size_t rows, float* HWY_RESTRICT m,
                               float* HWY_RESTRICT l, float* HWY_RESTRICT alpha, float factor) {
   const Tag d;
   const Exp exp(factor);
   const Vec minus_inf = hn::Set(d, -std::numeric_limits<float>::infinity());
   const Vec old0 = hn::Load(d, m), old1 = hn::Load(d, m + kLanes);
-  Vec m0 = hn::Load(d, m_new), m1 = hn::Load(d, m_new + kLanes);
+  Vec m0 = old0, m1 = old1;
+  BlockMax(s, ld, rows, m0, m1);
   hn::Store(m0, d, m);
   hn::Store(m1, d, m + kLanes);
   // A lane that has seen nothing but -inf subtracts 0, so that exp(-inf - 0) = 0.
@@ -200,17 +198,10 @@ HWY_INLINE void ForwardStep(const Job& job, const ForwardItem& item, ForwardScra
   if (rows.empty()) return;
   const ScoreTile s{x.s, kPanel};
   HWY_ALIGN float alpha[kPanel];
-  HWY_ALIGN float m_new[kPanel];
-  float* m = x.m + n * kPanel;
   float* ot = x.ot + n * dv * kPanel;
-  float* first = s.row(rows.begin);
-  const size_t count = rows.end - rows.begin;
-  std::memcpy(m_new, m, sizeof(m_new));
-  if (!Scores(job, item.seq, panel, x.k, d, x.qt + n * d * kPanel, key0, keys, rows, s, nullptr,
-              m_new)) {
-    BlockMax(first, s.ld, count, m_new);
-  }
-  SoftmaxStep(first, s.ld, count, m_new, m, x.l + n * kPanel, alpha, job.exp_factor());
+  Scores(job, item.seq, panel, x.k, d, x.qt + n * d * kPanel, key0, keys, rows, s, nullptr);
+  SoftmaxStep(s.row(rows.begin), s.ld, rows.end - rows.begin, x.m + n * kPanel, x.l + n * kPanel,
+              alpha, job.exp_factor());
   if (job.has_dropout()) Dropout(job, panel, key0, rows, s, false);
   if (v_finite) {
     GemmPanel<Order::kStepMajor, Update::kRescale>(dv, x.v + rows.begin * dv, dv, s.row(rows.begin),

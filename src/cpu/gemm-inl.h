@@ -15,19 +15,18 @@ namespace strobe::cpu::HWY_NAMESPACE {
 
 // How A lies in memory: element (row r, step k) at a[r * lda + k] or at a[k * lda + r].
 enum class Order { kRowMajor, kStepMajor };
-// What becomes of C: overwritten; overwritten, with each column's maximum raised to its largest new
-// element; added to; or first scaled column by column (the softmax's rescale) and then added to.
-// `columns` holds the maxima or the factors.
-enum class Update { kSet, kSetMax, kAdd, kRescale };
+// What becomes of C: overwritten, added to, or first scaled lane by lane (the softmax's rescale)
+// and then added to.
+enum class Update { kSet, kAdd, kRescale };
 
 // One register tile: kR rows x kPanel columns over `steps` steps.
 template <size_t kR, Order kOrder, Update kUpdate>
 HWY_INLINE void GemmTile(const float* HWY_RESTRICT a, size_t lda, const float* HWY_RESTRICT b,
                          size_t ldb, size_t steps, float* HWY_RESTRICT c, size_t ldc,
-                         float* HWY_RESTRICT columns) {
+                         const float* HWY_RESTRICT rescale) {
   const Tag d;
   Vec acc[kR][2];
-  if constexpr (kUpdate == Update::kSet || kUpdate == Update::kSetMax) {
+  if constexpr (kUpdate == Update::kSet) {
     for (size_t r = 0; r < kR; ++r) acc[r][0] = acc[r][1] = hn::Zero(d);
   } else {
     for (size_t r = 0; r < kR; ++r) {
@@ -35,7 +34,7 @@ HWY_INLINE void GemmTile(const float* HWY_RESTRICT a, size_t lda, const float* H
       acc[r][1] = hn::Load(d, c + r * ldc + kLanes);
     }
     if constexpr (kUpdate == Update::kRescale) {
-      const Vec s0 = hn::Load(d, columns), s1 = hn::Load(d, columns + kLanes);
+      const Vec s0 = hn::Load(d, rescale), s1 = hn::Load(d, rescale + kLanes);
       for (size_t r = 0; r < kR; ++r) {
         acc[r][0] = hn::Mul(acc[r][0], s0);
         acc[r][1] = hn::Mul(acc[r][1], s1);
@@ -53,15 +52,6 @@ HWY_INLINE void GemmTile(const float* HWY_RESTRICT a, size_t lda, const float* H
     }
     a += kOrder == Order::kRowMajor ? 1 : lda;
   }
-  if constexpr (kUpdate == Update::kSetMax) {
-    Vec m0 = hn::Load(d, columns), m1 = hn::Load(d, columns + kLanes);
-    for (size_t r = 0; r < kR; ++r) {
-      m0 = hn::Max(m0, acc[r][0]);
-      m1 = hn::Max(m1, acc[r][1]);
-    }
-    hn::Store(m0, d, columns);
-    hn::Store(m1, d, columns + kLanes);
-  }
   for (size_t r = 0; r < kR; ++r) {
     hn::Store(acc[r][0], d, c + r * ldc);
     hn::Store(acc[r][1], d, c + r * ldc + kLanes);
@@ -71,12 +61,12 @@ HWY_INLINE void GemmTile(const float* HWY_RESTRICT a, size_t lda, const float* H
 // The last rows % kRows rows.
 template <size_t kR, Order kOrder, Update kUpdate>
 HWY_INLINE void GemmTail(size_t rows, const float* a, size_t lda, const float* b, size_t ldb,
-                         size_t steps, float* c, size_t ldc, float* columns) {
+                         size_t steps, float* c, size_t ldc, const float* rescale) {
   if constexpr (kR > 0) {
     if (rows == kR) {
-      GemmTile<kR, kOrder, kUpdate>(a, lda, b, ldb, steps, c, ldc, columns);
+      GemmTile<kR, kOrder, kUpdate>(a, lda, b, ldb, steps, c, ldc, rescale);
     } else {
-      GemmTail<kR - 1, kOrder, kUpdate>(rows, a, lda, b, ldb, steps, c, ldc, columns);
+      GemmTail<kR - 1, kOrder, kUpdate>(rows, a, lda, b, ldb, steps, c, ldc, rescale);
     }
   }
 }
@@ -85,14 +75,14 @@ HWY_INLINE void GemmTail(size_t rows, const float* a, size_t lda, const float* b
 // are vector-aligned, ldb and ldc multiples of the vector.
 template <Order kOrder, Update kUpdate>
 HWY_NOINLINE void GemmPanel(size_t rows, const float* a, size_t lda, const float* b, size_t ldb,
-                            size_t steps, float* c, size_t ldc, float* columns = nullptr) {
+                            size_t steps, float* c, size_t ldc, const float* rescale = nullptr) {
   const size_t a_step = kOrder == Order::kRowMajor ? lda : 1;
   size_t r = 0;
   for (; r + kRows <= rows; r += kRows) {
-    GemmTile<kRows, kOrder, kUpdate>(a + r * a_step, lda, b, ldb, steps, c + r * ldc, ldc, columns);
+    GemmTile<kRows, kOrder, kUpdate>(a + r * a_step, lda, b, ldb, steps, c + r * ldc, ldc, rescale);
   }
   GemmTail<kRows - 1, kOrder, kUpdate>(rows - r, a + r * a_step, lda, b, ldb, steps, c + r * ldc,
-                                       ldc, columns);
+                                       ldc, rescale);
 }
 
 }  // namespace strobe::cpu::HWY_NAMESPACE

@@ -44,7 +44,7 @@ void Probs(const Job& job, const Tiling& tiling, const Sequence& seq, int64_t h,
     const auto keys = static_cast<size_t>(end - key0);
     const ScoreTile s{x.s, kPanel};
     LoadBlock(job.p.dtype, job.k, seq, h / job.ratio, key0, end, d, d, x.k);
-    Scores(job, seq, panel, x.k, d, x.qt, key0, keys, {0, keys}, s, nullptr, nullptr);
+    Scores(job, seq, panel, x.k, d, x.qt, key0, keys, {0, keys}, s, nullptr);
     MapRows(s, {0, keys}, [&](size_t, size_t lane, Vec v) {
       return exp.operator()<true>(hn::MulSub(v, factor, hn::Load(tag, lse + lane)));
     });

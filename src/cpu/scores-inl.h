@@ -172,35 +172,24 @@ HWY_NOINLINE void ApplyScale(const ScoreTile& s, RowRange rows, float scale) {
 }
 
 // S^T rows [rows.begin, rows.end) of the block of n keys from key0 on. k: the block, [n][ldk]; qt:
-// the panel's queries times q_scale, [head_dim][kPanel]. See Job::plain_scores() for the scale of
-// the result. softcap_slope: as in ApplySoftcap, or null. max: [kPanel] or null; if nothing follows
-// the product, it is raised to each lane's largest score, and the result is true.
-HWY_INLINE bool Scores(const Job& job, const Sequence& seq, const Panel& panel, const float* k,
+// the panel's queries times scale, [head_dim][kPanel]. softcap_slope as in ApplySoftcap, or null.
+HWY_INLINE void Scores(const Job& job, const Sequence& seq, const Panel& panel, const float* k,
                        size_t ldk, const float* qt, int64_t key0, size_t n, RowRange rows,
-                       const ScoreTile& s, const ScoreTile* softcap_slope, float* max) {
-  // Only the rows that some lane must not see need the band's mask; inner blocks have none.
-  const RowRange clear = RowsOf(panel.all, key0, n);
-  const size_t clear_begin = std::clamp(clear.begin, rows.begin, rows.end);
-  const size_t clear_end = std::clamp(clear.end, clear_begin, rows.end);
-  const bool masked = clear_begin > rows.begin || clear_end < rows.end || job.has_mask();
-  const auto d = static_cast<size_t>(job.p.head_dim);
-  const float* first = k + rows.begin * ldk;
-  const size_t count = rows.end - rows.begin;
-  if (max && !masked && job.plain_scores()) {
-    GemmPanel<Order::kRowMajor, Update::kSetMax>(count, first, ldk, qt, kPanel, d,
-                                                 s.row(rows.begin), s.ld, max);
-    return true;
-  }
-  GemmPanel<Order::kRowMajor, Update::kSet>(count, first, ldk, qt, kPanel, d, s.row(rows.begin),
-                                            s.ld);
+                       const ScoreTile& s, const ScoreTile* softcap_slope) {
+  GemmPanel<Order::kRowMajor, Update::kSet>(rows.end - rows.begin, k + rows.begin * ldk, ldk, qt,
+                                            kPanel, static_cast<size_t>(job.p.head_dim),
+                                            s.row(rows.begin), s.ld);
   if (!job.plain_scores()) ApplyScale(s, rows, job.score_scale);
   if (job.p.softcap > 0) ApplySoftcap(s, rows, job.softcap, softcap_slope);
   if (job.p.alibi != STROBE_ALIBI_NONE) ApplyAlibi(s, rows, panel, seq.band.offset, key0);
   if (job.has_bias()) ApplyBias(job, seq, s, rows, panel, key0);
   if (job.has_mask()) ApplyMask(job, seq, s, rows, panel, key0);
+  // Only the rows that some lane must not see need the band's mask; inner blocks have none.
+  const RowRange clear = RowsOf(panel.all, key0, n);
+  const size_t clear_begin = std::clamp(clear.begin, rows.begin, rows.end);
+  const size_t clear_end = std::clamp(clear.end, clear_begin, rows.end);
   if (clear_begin > rows.begin) ApplyBand(s, {rows.begin, clear_begin}, panel, key0, n);
   if (clear_end < rows.end) ApplyBand(s, {clear_end, rows.end}, panel, key0, n);
-  return false;
 }
 
 // Multiplies the rows of P^T by the dropout factor, 0 where dropped and 1 / (1 - p) where kept; or,
