@@ -148,7 +148,8 @@ bench::ResultLine to_result(const Row& row, const Options& options, const Preset
   line.value = row.value;
   line.peer = row.peer;
   line.ratio = row.ratio;
-  line.machine = fmt::format("{}, {}", bench::cpu_model(), row.target);
+  line.machine = row.target.empty() ? bench::cpu_model()
+                                    : fmt::format("{}, {}", bench::cpu_model(), row.target);
   line.clock_mhz = bench::cpu_clock_mhz();
   line.preset = preset.suite;
   line.commit = options.commit;

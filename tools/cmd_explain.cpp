@@ -17,6 +17,10 @@ struct Options {
 };
 
 int explain(const CLI::App& app, Options& options) {
+  for (const char* name : {"--seqlen-q", "--head-dim"}) {
+    if (app.get_option(name)->count() == 0)
+      return report(app, kUsage, fmt::format("{}: not given", name));
+  }
   complete_shape(&options.problem);
   const Result<Plan> plan = make_plan(options.problem, options.plan);
   if (!plan) return report(app, plan.status());
@@ -34,7 +38,6 @@ Command add_explain(CLI::App& parent) {
   add_math_options(*app, &options->problem, nullptr);
   add_plan_options(*app, &options->plan, {"cpu", "cuda", "emulator"});
   app->add_flag("--json", options->json, "print JSON");
-  for (const char* name : {"--seqlen-q", "--head-dim"}) app->get_option(name)->required();
   app->footer(
       "Examples:\n"
       "  strobe explain --seqlen-q 4096 --head-dim 128 --heads 32 --kv-heads 8 --causal\n"

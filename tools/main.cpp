@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   using namespace strobe::tools;
   CLI::App app{"strobe: exact attention from the command line."};
   app.set_version_flag("--version", strobe::version());
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // none: said below, after arguments that mean nothing
   app.footer(
       "Exit codes:\n"
       "  0  done\n"
@@ -32,6 +32,8 @@ int main(int argc, char** argv) {
     for (const Command& command : commands) {
       if (command.app->parsed()) return command.run();
     }
+    fmt::print(stderr, "strobe: no command is given; strobe --help lists them\n");
+    return kUsage;
   } catch (const CLI::ParseError& error) {  // --help and --version arrive here too
     return app.exit(error) == 0 ? kOk : kUsage;
   } catch (const std::bad_alloc&) {

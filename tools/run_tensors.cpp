@@ -65,7 +65,7 @@ Element auxiliary(DType dtype) { return dtype == DType::f64 ? Element::f64 : Ele
 std::span<const InputSpec> input_specs() { return kInputs; }
 
 std::string option_of(const std::string& name) {
-  std::string option = "--" + name;
+  std::string option = fmt::format("--{}", name);
   std::replace(option.begin(), option.end(), '_', '-');
   return option;
 }
