@@ -108,14 +108,26 @@ constexpr api::OverrideKey kOverrideKeys[] = {
     {"kv_chunk", "keys of a work item in backward: a multiple of kv_block, up to 1536"},
 };
 
-// The default tiles: K, V, Q^T and O^T of a thread fit a 512 KiB level-2 cache up to head_dim 128.
-Tiling default_tiling(const strobe_problem& p, const Kernels& kernels) {
-  const bool wide = std::max(p.head_dim, p.head_dim_v) > 128;
-  const std::int64_t kv_block = std::max(p.head_dim, p.head_dim_v) > 256 ? 48 : 96;
+// Packed query rows of a forward work item: as many as share a block of K and V well, but few
+// enough that every thread gets several items. No bit of a result depends on it.
+std::int64_t query_tile(const strobe_problem& p, std::int64_t largest, int threads) {
+  const std::int64_t rows = p.lengths == STROBE_VARLEN ? p.total_q : p.batch * p.seqlen_q;
+  const std::int64_t packed_rows = rows * p.heads;
+  std::int64_t tile = largest;
+  while (tile > kQueryBlock && packed_rows / tile < 4 * threads) tile /= 2;
+  return tile;
+}
+
+// The default tiles, chosen by measurement (docs/design/cpu.md). What a thread works on at once
+// fits a level-2 cache of 512 KiB to 1 MiB. kv_block and kv_chunk, on which bits depend, follow
+// from the head dimensions alone.
+Tiling default_tiling(const strobe_problem& p, const Kernels& kernels, int threads) {
+  const std::int64_t dim = std::max(p.head_dim, p.head_dim_v);
+  const std::int64_t kv_block = dim > 256 ? 48 : 96;
   return {.panel = kernels.panel,
-          .q_tile = wide ? 64 : 128,
+          .q_tile = query_tile(p, dim > 128 ? 128 : 256, threads),
           .kv_block = kv_block,
-          .kv_chunk = wide ? kv_block : 2 * kv_block};
+          .kv_chunk = dim > 128 ? kv_block : (dim > 64 ? 192 : 384)};
 }
 
 // Reads one size of the overrides, if it is there.
@@ -185,7 +197,7 @@ api::Status plan(const strobe_problem& problem, const api::Options& options,
   const Kernels* kernels = nullptr;
   api::Status status = find_kernels(options, &kernels);
   if (!status.ok()) return status;
-  Tiling tiling = default_tiling(problem, *kernels);
+  Tiling tiling = default_tiling(problem, *kernels, thread_count(options));
   status = read_size(options, "q_tile", kQueryBlock, 1024, &tiling.q_tile);
   if (!status.ok()) return status;
   status = read_size(options, "kv_block", 12, 192, &tiling.kv_block);
