@@ -74,7 +74,7 @@ bool check_fixture(const std::vector<fixture::Attention>& fixtures, DType dtype,
       (row.tensor == "o" ? o : lse).add(row);
     }
   }
-  const bool ok = o.ok && lse.ok;
+  const bool ok = o.ok && lse.ok && !o.row.tensor.empty() && !lse.row.tensor.empty();
   std::printf("  %-5s %-7s %10.1e %10.1e %12.1e %10.1e   %s\n", name_of(dtype),
               causal ? "causal" : "full", o.row.error, o.row.bound, lse.row.error, lse.row.bound,
               ok ? "ok" : "WRONG");
