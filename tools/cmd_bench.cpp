@@ -266,7 +266,7 @@ Command add_bench(CLI::App& parent) {
       "  strobe bench --preset cpu-fwd --filter d64\n"
       "  strobe bench --preset cpu-bwd --overrides target=avx2 --results "
       "bench/results/cpu-bwd.jsonl");
-  return {app, [app, list, options] {
+  return {app, [app, options] {
             if (!options->list && options->preset.empty()) {
               return report(*app, kUsage, "--preset: not given; --list prints what there is");
             }
