@@ -44,7 +44,8 @@ Status select_rows(const Options& options, std::span<const Backend* const> rows,
 }
 
 Status check_override_keys(const Backend& backend, const Options& options) {
-  for (const auto& [key, value] : options.overrides) {
+  for (const auto& entry : options.overrides) {
+    const std::string& key = entry.first;
     const auto known = std::find_if(backend.override_keys.begin(), backend.override_keys.end(),
                                     [&](const OverrideKey& k) { return key == k.name; });
     if (known != backend.override_keys.end()) continue;

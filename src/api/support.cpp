@@ -4,6 +4,7 @@
 #include <bit>
 #include <cfloat>
 #include <cmath>
+#include <initializer_list>
 #include <string>
 
 #include "api/checked_math.h"
@@ -60,15 +61,16 @@ Status check_range(const char* argument, std::int64_t value, std::int64_t low, s
   return refuse(argument, value, fmt::format("it must be from {} to {}", low, high), remedy);
 }
 
-// Elements of a tensor [a, b, c, d], a size of 0 counted as 1: loops over the others must not wrap.
-Status check_count(const char* argument, std::int64_t a, std::int64_t b, std::int64_t c,
-                   std::int64_t d, const char* product) {
-  std::int64_t count = 1;
-  for (const std::int64_t size : {a, b, c, d}) {
-    count = saturating_mul(count, std::max<std::int64_t>(size, 1));
+// The elements of a tensor: a size, for which `argument` answers, times the others. A size of 0
+// counts as 1, since loops over the others must not wrap either.
+Status check_count(const char* argument, std::int64_t size,
+                   std::initializer_list<std::int64_t> others, const char* product) {
+  std::int64_t count = std::max<std::int64_t>(size, 1);
+  for (const std::int64_t other : others) {
+    count = saturating_mul(count, std::max<std::int64_t>(other, 1));
   }
   if (count <= kMaxElements) return {};
-  return refuse(argument, b, fmt::format("{} exceeds 2^57 elements", product),
+  return refuse(argument, size, fmt::format("{} exceeds 2^57 elements", product),
                 "Pass smaller sizes");
 }
 
@@ -121,13 +123,15 @@ Status check_sizes(strobe_problem& p) {
   const std::int64_t dim = std::max(p.head_dim, p.head_dim_v);
   const bool varlen = p.lengths == STROBE_VARLEN;
   STROBE_RETURN_IF_REFUSED(
-      check_count("batch", p.heads, p.batch, 1, dim, "batch * heads * head_dim"));
-  STROBE_RETURN_IF_REFUSED(check_count(varlen ? "total_q" : "seqlen_q", varlen ? 1 : p.batch,
-                                       varlen ? p.total_q : p.seqlen_q, p.heads, dim,
-                                       "batch * seqlen_q * heads * head_dim"));
-  STROBE_RETURN_IF_REFUSED(check_count(varlen ? "total_k" : "seqlen_k", varlen ? 1 : p.batch,
-                                       varlen ? p.total_k : p.seqlen_k, p.heads, dim,
-                                       "batch * seqlen_k * heads * head_dim"));
+      check_count("batch", p.batch, {p.heads, dim}, "batch * heads * head_dim"));
+  STROBE_RETURN_IF_REFUSED(
+      varlen ? check_count("total_q", p.total_q, {p.heads, dim}, "total_q * heads * head_dim")
+             : check_count("seqlen_q", p.seqlen_q, {p.batch, p.heads, dim},
+                           "batch * seqlen_q * heads * head_dim"));
+  STROBE_RETURN_IF_REFUSED(
+      varlen ? check_count("total_k", p.total_k, {p.heads, dim}, "total_k * heads * head_dim")
+             : check_count("seqlen_k", p.seqlen_k, {p.batch, p.heads, dim},
+                           "batch * seqlen_k * heads * head_dim"));
   if (p.alignment_bytes < 1 || p.alignment_bytes > 256 ||
       !std::has_single_bit(static_cast<unsigned>(p.alignment_bytes))) {
     return refuse("alignment_bytes", std::int64_t{p.alignment_bytes},
@@ -242,8 +246,9 @@ Status check_op(strobe_problem& p) {
                   fmt::format("op is {}, whose result has seqlen_k columns", op_name(p.op)),
                   "Pass an upper bound of the lengths of k");
   }
-  return check_count("num_rows", p.lengths == STROBE_VARLEN ? 1 : p.batch, p.num_rows, p.heads,
-                     p.seqlen_k, "batch * heads * num_rows * seqlen_k");
+  return check_count("num_rows", p.num_rows,
+                     {p.lengths == STROBE_VARLEN ? 1 : p.batch, p.heads, p.seqlen_k},
+                     "batch * heads * num_rows * seqlen_k");
 }
 
 }  // namespace

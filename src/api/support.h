@@ -1,6 +1,6 @@
 // All refusals that do not depend on a backend: what a problem and the arguments of a run must be.
 // Each names the argument, its value, the limit and the remedy, and the first fault found is the
-// one reported. docs: the fields themselves are described in strobe.h.
+// one reported. strobe.h describes the fields themselves.
 //
 // Judgements beyond strobe.h:
 // - Sizes go up to 2^48, and no tensor has more than 2^57 elements, broadcast ones counted, or

@@ -223,7 +223,7 @@ Status check_args(const strobe_problem& p, std::size_t workspace_bytes, const st
   }
   if (device == STROBE_DEVICE_CPU) {
     STROBE_RETURN_IF_REFUSED(check_lengths(p, args));
-    if (args.dropout_state != nullptr && p.dropout_p > 0) {
+    if (args.dropout_state != nullptr && uses_dropout(p)) {
       args.dropout_seed = args.dropout_state[0];
       args.dropout_offset = args.dropout_state[1];
     }

@@ -148,9 +148,8 @@ Extent extent_of(const Tensor& tensor) {
   if (tensor.elements() == 0) return {};
   std::int64_t below = 0, above = 0;  // reach in elements
   for (int d = 0; d < 4; ++d) {
-    const std::int64_t reach = saturating_mul(tensor.sizes[d] - 1, magnitude(tensor.strides[d]));
-    (tensor.strides[d] < 0 ? below : above) =
-        saturating_add(tensor.strides[d] < 0 ? below : above, reach);
+    std::int64_t& side = tensor.strides[d] < 0 ? below : above;
+    side = saturating_add(side, saturating_mul(tensor.sizes[d] - 1, magnitude(tensor.strides[d])));
   }
   return {-saturating_mul(below, tensor.element_bytes),
           saturating_mul(saturating_add(above, 1), tensor.element_bytes)};
@@ -235,9 +234,7 @@ TensorList tensors_of(const strobe_problem& p) {
   }
   if (uses_scores(p.op)) add_score_inputs(p, &b);
   if (p.op != STROBE_MERGE) add_lengths(p, &b);
-  if (p.dropout_p > 0 && p.op != STROBE_MERGE && p.op != STROBE_PROBS) {
-    b.vector(STROBE_ARG(dropout_state), 2, 8, Builder::kMayRead);
-  }
+  if (uses_dropout(p)) b.vector(STROBE_ARG(dropout_state), 2, 8, Builder::kMayRead);
   return b.list();
 }
 

@@ -13,14 +13,14 @@
 namespace strobe::api {
 
 struct Tensor {
-  const char* name;                     // the field of strobe_run_args
-  std::size_t args_offset;              // of that field, in bytes
-  bool written;                         // an output
-  bool required;                        // else the pointer may be NULL
-  int element_bytes;                    //
+  const char* name;         // the field of strobe_run_args
+  std::size_t args_offset;  // of that field, in bytes
+  bool written;             // an output
+  bool required;            // else the pointer may be NULL
+  int element_bytes;
   int alignment_bytes;                  // a pointer must be a multiple of this
-  std::array<std::int64_t, 4> sizes;    // outermost first; all in elements
-  std::array<std::int64_t, 4> strides;  //
+  std::array<std::int64_t, 4> sizes;    // outermost first
+  std::array<std::int64_t, 4> strides;  // in elements
 
   std::int64_t elements() const;  // sticks at INT64_MAX
 };
@@ -75,6 +75,11 @@ strobe_dtype auxiliary_dtype(const strobe_problem& problem);
 // Whether the operation computes scores, so that scale, masks and bias mean something to it.
 constexpr bool uses_scores(strobe_op op) {
   return op == STROBE_FORWARD || op == STROBE_BACKWARD || op == STROBE_PROBS;
+}
+
+// Whether a run needs dropout's seed and offset.
+constexpr bool uses_dropout(const strobe_problem& p) {
+  return p.dropout_p > 0 && p.op != STROBE_MERGE && p.op != STROBE_PROBS;
 }
 
 }  // namespace strobe::api

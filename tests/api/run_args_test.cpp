@@ -144,6 +144,14 @@ TEST_F(CheckArgs, DropoutStateIsReadOnTheCpuOnly) {
   EXPECT_EQ(checked_.dropout_state, call.dropout_state.data());
 }
 
+TEST_F(CheckArgs, DropoutStateIsNotReadWithoutUse) {
+  Call call(dense_problem(STROBE_PROBS));
+  call.problem.dropout_p = 0.5;  // of the forward pass; probs are before dropout
+  call.args.dropout_state = reinterpret_cast<const std::uint64_t*>(1);
+  EXPECT_TRUE(check(call, 0).ok());
+  EXPECT_EQ(checked_.dropout_state, nullptr);
+}
+
 // Device memory: addresses that the host cannot read.
 TEST_F(CheckArgs, DevicePointersAreNotRead) {
   strobe_problem p = varlen_problem(STROBE_PROBS);

@@ -107,17 +107,15 @@ void on_signal(int signal) {
 
 }  // namespace
 
-// Of the sanitizers' runtimes, where the program has one: called before they end it.
-extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)());
+// The sanitizers call these, where there are any, when they have found something.
+extern "C" void __asan_on_error() { say_seed(); }
+extern "C" void __ubsan_on_report() { say_seed(); }
 
 int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
-  std::signal(SIGABRT, on_signal);
-  if (__sanitizer_set_death_callback) {
-    __sanitizer_set_death_callback(say_seed);
-  } else {
-    std::signal(SIGSEGV, on_signal);
-    std::signal(SIGFPE, on_signal);
+  for (const int signal : {SIGABRT, SIGSEGV, SIGFPE}) {
+    const auto before = std::signal(signal, on_signal);
+    if (before != SIG_DFL) std::signal(signal, before);  // a sanitizer's
   }
   for (const char* path : options.files) {
     const Bytes bytes = read_file(path);
