@@ -3,12 +3,19 @@
 // outside them. Checked besides: what must be refused is, and a refused run writes nothing.
 #include <strobe/strobe.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/plan.h"
@@ -199,7 +206,7 @@ class Placed {
   void* data() { return memory_.get() + pad_ + lead_; }
   bool empty() const { return bytes_ == 0; }
   void remember() { before_.assign(memory_.get(), memory_.get() + pad_ + bytes_); }
-  bool unchanged() const { return std::memcmp(memory_.get(), before_.data(), before_.size()) == 0; }
+  bool unchanged() const { return std::equal(before_.begin(), before_.end(), memory_.get()); }
 
  private:
   static constexpr int kPoison = 0x3C;  // small numbers in every floating dtype
@@ -319,8 +326,9 @@ class Run {
         set_pointer(&args_, tensor, nullptr);
         return tensor.required;
       case 1:
+        if (tensor.alignment_bytes == 1) return false;
         set_pointer(&args_, tensor, static_cast<char*>(victim.data()) + 1);
-        return tensor.alignment_bytes > 1;
+        return true;
       case 2:
         if (!tensor.written || placed_.front().empty() || &placed_.front() == &victim ||
             placed_.front().tensor().args_offset == 0) {
