@@ -37,6 +37,12 @@ int calls_per_sample(const Work& work, const Contest& contest) {
 
 }  // namespace
 
+Samples& Samples::operator+=(const Samples& more) {
+  a.insert(a.end(), more.a.begin(), more.a.end());
+  b.insert(b.end(), more.b.begin(), more.b.end());
+  return *this;
+}
+
 double Samples::best_a() const { return *std::max_element(a.begin(), a.end()); }
 double Samples::best_b() const { return *std::max_element(b.begin(), b.end()); }
 

@@ -26,6 +26,8 @@ struct Contest {
 struct Samples {
   std::vector<double> a, b;
 
+  Samples& operator+=(const Samples& more);
+
   double best_a() const;
   double best_b() const;
   double ratio_of_best() const { return best_a() / best_b(); }

@@ -30,16 +30,21 @@ struct Options {
   std::string commit;
   PlanOptions plan;
   int repeats = 7;
+  int rounds = 1;
   bool list = false, csv = false, jsonl = false;
 
   Format format() const { return csv ? Format::csv : jsonl ? Format::jsonl : Format::table; }
 };
 
-// A measured case.
+// A case and its samples so far.
 struct Row {
-  std::string name, metric, peer;
-  double value = 0, ratio = 0, median_ratio = 0;
-  std::string target;
+  std::string name, metric, peer, target;
+  bench::Samples samples;
+  std::string fault;  // why it was left out
+
+  double value() const {
+    return metric == "scaling" ? samples.ratio_of_best() : samples.best_a() * 1e-9;
+  }
 };
 
 // Several threads are throttled after some 100 ms on small virtual machines: short bursts, long
@@ -98,7 +103,7 @@ bench::Work work_of(const bench::Workload& workload, double flops, Status* failu
   };
 }
 
-// Measures one case. Returns what went wrong.
+// Adds one round of samples of a case to its row. Returns what went wrong.
 std::string measure_case(const BenchCase& bench_case, const Options& options, Row* row) {
   PlanOptions plan = options.plan;
   plan.threads = bench_case.threads;
@@ -111,8 +116,7 @@ std::string measure_case(const BenchCase& bench_case, const Options& options, Ro
   const bench::Work kernel = work_of(*workload, flops, &failure);
   bench::Contest contest;
   contest.repeats = options.repeats;
-  bench::Samples samples;
-  row->name = bench_case.name();
+  bench::Samples& samples = row->samples;
   row->target = bench::target_of(workload->plan());
   if (bench_case.threads > 1) {
     contest.clock = bench::Clock::wall;
@@ -121,22 +125,18 @@ std::string measure_case(const BenchCase& bench_case, const Options& options, Ro
     plan.threads = 1;
     auto one = bench::Workload::make(bench_case, plan, options.fixture);
     if (const auto* fault = std::get_if<std::string>(&one)) return *fault;
-    samples = bench::measure(kernel, work_of(*std::get<0>(one), flops, &failure), contest);
+    samples += bench::measure(kernel, work_of(*std::get<0>(one), flops, &failure), contest);
     row->metric = "scaling";
-    row->value = samples.ratio_of_best();
   } else {
     const bench::FmaTarget* target = bench::find_fma_target(row->target);
     if (!target) return fmt::format("there is no FMA loop for the target {}", row->target);
     if (row->target.empty()) row->target = target->name;
     constexpr std::int64_t kIterations = 1 << 16;
     const bench::Work peak = [&](int calls) { return target->run(kIterations * calls); };
-    samples = bench::measure(kernel, peak, contest);
+    samples += bench::measure(kernel, peak, contest);
     row->metric = "gflops";
-    row->value = samples.best_a() * 1e-9;
     row->peer = "fma_peak";
   }
-  row->ratio = samples.ratio_of_best();
-  row->median_ratio = samples.median_ratio();
   return failure.ok() ? "" : failure.message();
 }
 
@@ -145,9 +145,9 @@ bench::ResultLine to_result(const Row& row, const Options& options, const Preset
   line.suite = options.suite.empty() ? preset.suite : options.suite;
   line.bench_case = row.name;
   line.metric = row.metric;
-  line.value = row.value;
+  line.value = row.value();
   line.peer = row.peer;
-  line.ratio = row.ratio;
+  line.ratio = row.samples.ratio_of_best();
   line.machine = row.target.empty() ? bench::cpu_model()
                                     : fmt::format("{}, {}", bench::cpu_model(), row.target);
   line.clock_mhz = bench::cpu_clock_mhz();
@@ -170,12 +170,12 @@ void print_row(const Row& row, const bench::ResultLine& line, Format format) {
   const std::string peer = row.peer.empty() ? "1 thread" : row.peer;
   if (format == Format::jsonl) fmt::print("{}\n", line.json());
   if (format == Format::csv) {
-    fmt::print("{},{},{:.2f},{},{:.3f},{:.3f},{}\n", row.name, row.metric, row.value, peer,
-               row.ratio, row.median_ratio, row.target);
+    fmt::print("{},{},{:.2f},{},{:.3f},{:.3f},{}\n", row.name, row.metric, row.value(), peer,
+               row.samples.ratio_of_best(), row.samples.median_ratio(), row.target);
   }
   if (format == Format::table) {
-    fmt::print("{:<34} {:>8} {:>9.2f}  {:<9} {:>6.3f} {:>7.3f}\n", row.name, row.metric, row.value,
-               peer, row.ratio, row.median_ratio);
+    fmt::print("{:<34} {:>8} {:>9.2f}  {:<9} {:>6.3f} {:>7.3f}\n", row.name, row.metric,
+               row.value(), peer, row.samples.ratio_of_best(), row.samples.median_ratio());
   }
   std::fflush(stdout);
 }
@@ -195,23 +195,28 @@ int run_bench(const CLI::App& app, Options& options) {
   if (cases.empty())
     return report(app, kUsage, fmt::format("--filter: no case holds '{}'", options.filter));
 
+  std::vector<Row> rows(cases.size());
   std::vector<bench::ResultLine> lines;
   std::size_t failed = 0;
   print_header(options.format());
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    Row row;
-    {
-      Progress progress("bench");
-      progress.show(i + 1, cases.size(), cases[i].name());
-      fault = measure_case(cases[i], options, &row);
+  for (int round = 1; round <= options.rounds; ++round) {
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      Row& row = rows[i];
+      if (!row.fault.empty()) continue;
+      row.name = cases[i].name();
+      {
+        Progress progress(fmt::format("bench, round {} of {}", round, options.rounds));
+        progress.show(i + 1, cases.size(), row.name);
+        row.fault = measure_case(cases[i], options, &row);
+      }
+      if (!row.fault.empty()) {
+        ++failed;
+        report(app, kFailed, fmt::format("{}: left out: {}", row.name, row.fault));
+      } else if (round == options.rounds) {
+        lines.push_back(to_result(row, options, preset));
+        print_row(row, lines.back(), options.format());
+      }
     }
-    if (!fault.empty()) {
-      ++failed;
-      report(app, kFailed, fmt::format("{}: left out: {}", cases[i].name(), fault));
-      continue;
-    }
-    lines.push_back(to_result(row, options, preset));
-    print_row(row, lines.back(), options.format());
   }
   if (!options.results.empty()) {
     if (const auto error = bench::merge_results(options.results, lines)) {
@@ -234,7 +239,12 @@ Command add_bench(CLI::App& parent) {
       ->excludes(list);
   app->add_option("--filter", options->filter, "only cases whose name holds this")
       ->type_name("TEXT");
-  app->add_option("--repeats", options->repeats, "pairs of samples per case")
+  app->add_option("--repeats", options->repeats, "pairs of samples per case and round")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app->add_option("--rounds", options->rounds,
+                  "times to go through all cases: on a machine with neighbours, samples far apart "
+                  "in time find a quiet moment")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   CLI::Option* csv = app->add_flag("--csv", options->csv, "print comma-separated values");

@@ -17,8 +17,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace strobe::cpu::HWY_NAMESPACE {
 
-// The queries in the lanes of one panel. Lanes from `count` on are empty: their q is 0 and nothing
-// of them is stored.
+// The queries in the lanes of one panel. Lanes from `count` on are empty: their q is 0, they see no
+// key and nothing of them is stored.
 struct Panel {
   size_t count;
   int64_t i[kPanel];              // query row within the sequence
@@ -41,7 +41,8 @@ struct Panel {
   void finish(size_t lanes) {
     count = lanes;
     any = {std::numeric_limits<int64_t>::max(), 0};
-    all = {0, std::numeric_limits<int64_t>::max()};
+    // An empty lane is a query that sees nothing.
+    all = {0, lanes < kPanel ? 0 : std::numeric_limits<int64_t>::max()};
     for (size_t lane = 0; lane < lanes; ++lane) {
       if (keys[lane].empty()) {
         all = {0, 0};
@@ -89,11 +90,11 @@ HWY_INLINE void MapRows(const ScoreTile& s, RowRange rows, const F& f) {
   }
 }
 
-// s = cap * tanh(s / cap); where `slope` is given, it receives the derivative 1 - tanh^2.
-HWY_NOINLINE void ApplySoftcap(const ScoreTile& s, RowRange rows, float cap,
+// s = cap * tanh(scale * s / cap); where `slope` is given, it receives the derivative 1 - tanh^2.
+HWY_NOINLINE void ApplySoftcap(const ScoreTile& s, RowRange rows, float scale, float cap,
                                const ScoreTile* slope) {
   const Tag d;
-  const Vec c = hn::Set(d, cap), inverse = hn::Set(d, 1.0f / cap), one = hn::Set(d, 1.0f);
+  const Vec c = hn::Set(d, cap), inverse = hn::Set(d, scale / cap), one = hn::Set(d, 1.0f);
   MapRows(s, rows, [&](size_t r, size_t lane, Vec x) {
     const Vec t = Tanh(hn::Mul(x, inverse));
     if (slope) {
@@ -103,10 +104,11 @@ HWY_NOINLINE void ApplySoftcap(const ScoreTile& s, RowRange rows, float cap,
   });
 }
 
-// s -= slope * |i + offset - j|.
-HWY_NOINLINE void ApplyAlibi(const ScoreTile& s, RowRange rows, const Panel& panel, int64_t offset,
-                             int64_t key0) {
+// s = scale * s - slope * |i + offset - j|.
+HWY_NOINLINE void ApplyAlibi(const ScoreTile& s, RowRange rows, float scale, const Panel& panel,
+                             int64_t offset, int64_t key0) {
   const Tag d;
+  const Vec factor = hn::Set(d, scale);
   HWY_ALIGN float distance[kPanel];  // of key0
   for (size_t lane = 0; lane < kPanel; ++lane) {
     distance[lane] = lane < panel.count ? static_cast<float>(panel.i[lane] + offset - key0) : 0.0f;
@@ -114,7 +116,7 @@ HWY_NOINLINE void ApplyAlibi(const ScoreTile& s, RowRange rows, const Panel& pan
   MapRows(s, rows, [&](size_t r, size_t lane, Vec x) {
     const Vec j = hn::Set(d, static_cast<float>(r));
     const Vec away = hn::Abs(hn::Sub(hn::Load(d, distance + lane), j));
-    return hn::NegMulAdd(hn::Load(d, panel.slope + lane), away, x);
+    return hn::NegMulAdd(hn::Load(d, panel.slope + lane), away, hn::Mul(x, factor));
   });
 }
 
@@ -172,16 +174,19 @@ HWY_NOINLINE void ApplyScale(const ScoreTile& s, RowRange rows, float scale) {
 }
 
 // S^T rows [rows.begin, rows.end) of the block of n keys from key0 on. k: the block, [n][ldk]; qt:
-// the panel's queries times scale, [head_dim][kPanel]. softcap_slope as in ApplySoftcap, or null.
+// the panel's queries times q_scale, [head_dim][kPanel]. Job::plain_scores() says whether the
+// result is scaled. softcap_slope as in ApplySoftcap, or null.
 HWY_INLINE void Scores(const Job& job, const Sequence& seq, const Panel& panel, const float* k,
                        size_t ldk, const float* qt, int64_t key0, size_t n, RowRange rows,
                        const ScoreTile& s, const ScoreTile* softcap_slope) {
   GemmPanel<Order::kRowMajor, Update::kSet>(rows.end - rows.begin, k + rows.begin * ldk, ldk, qt,
                                             kPanel, static_cast<size_t>(job.p.head_dim),
                                             s.row(rows.begin), s.ld);
-  if (!job.plain_scores()) ApplyScale(s, rows, job.score_scale);
-  if (job.p.softcap > 0) ApplySoftcap(s, rows, job.softcap, softcap_slope);
-  if (job.p.alibi != STROBE_ALIBI_NONE) ApplyAlibi(s, rows, panel, seq.band.offset, key0);
+  // The first step that touches the scores scales them.
+  const bool softcap = job.p.softcap > 0, alibi = job.p.alibi != STROBE_ALIBI_NONE;
+  if (softcap) ApplySoftcap(s, rows, job.score_scale, job.softcap, softcap_slope);
+  if (alibi) ApplyAlibi(s, rows, softcap ? 1.0f : job.score_scale, panel, seq.band.offset, key0);
+  if (!job.plain_scores() && !softcap && !alibi) ApplyScale(s, rows, job.score_scale);
   if (job.has_bias()) ApplyBias(job, seq, s, rows, panel, key0);
   if (job.has_mask()) ApplyMask(job, seq, s, rows, panel, key0);
   // Only the rows that some lane must not see need the band's mask; inner blocks have none.
