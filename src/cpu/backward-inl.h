@@ -127,9 +127,9 @@ void BackwardRows(const Job& job, const Tiling& tiling, const BackwardState& sta
 
 // Rows of q or dO of one panel, as rows [kPanel][ld] and as [dim][kPanel]. Lanes that see nothing
 // (lse = +inf) are 0: whatever those rows hold must not reach dK and dV.
-HWY_INLINE void LoadBackwardPanel(const Job& job, const View& view, const Sequence& seq,
-                                  const Panel& panel, const float* lse, size_t dim, size_t ld,
-                                  float scale, float* rows, float* to) {
+HWY_NOINLINE void LoadBackwardPanel(const Job& job, const View& view, const Sequence& seq,
+                                    const Panel& panel, const float* lse, size_t dim, size_t ld,
+                                    float scale, float* rows, float* to) {
   for (size_t lane = 0; lane < kPanel; ++lane) {
     float* row = rows + lane * ld;
     if (lane < panel.count && lse[lane] != std::numeric_limits<float>::infinity()) {
@@ -287,8 +287,8 @@ void AddQueryGradient(const Job& job, const BackwardState& state, const Backward
 }
 
 // Sets up the panels of a query block; returns how many there are, and the union of their keys.
-HWY_INLINE size_t SetUpQueryBlock(const Job& job, const Sequence& seq, int64_t g, int64_t block,
-                                  Panel* panels, core::KeyRange* any) {
+HWY_NOINLINE size_t SetUpQueryBlock(const Job& job, const Sequence& seq, int64_t g, int64_t block,
+                                    Panel* panels, core::KeyRange* any) {
   const int64_t begin = block * kQueryBlock;
   const int64_t end = std::min<int64_t>(begin + kQueryBlock, seq.len_q * job.ratio);
   *any = {std::numeric_limits<int64_t>::max(), 0};

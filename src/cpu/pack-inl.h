@@ -18,8 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace strobe::cpu::HWY_NAMESPACE {
 
 // to[0..n) = scale * from, as float; to[n..padded) = 0.
-HWY_INLINE void LoadRow(strobe_dtype dtype, const void* from, size_t n, size_t padded, float scale,
-                        float* HWY_RESTRICT to) {
+HWY_NOINLINE void LoadRow(strobe_dtype dtype, const void* from, size_t n, size_t padded,
+                          float scale, float* HWY_RESTRICT to) {
   const Tag d;
   const Vec factor = hn::Set(d, scale);
   size_t x = 0;
@@ -41,7 +41,7 @@ HWY_INLINE void LoadRow(strobe_dtype dtype, const void* from, size_t n, size_t p
 }
 
 // from[0..n), rounded to nearest even, to a row of dtype.
-HWY_INLINE void StoreRow(strobe_dtype dtype, const float* HWY_RESTRICT from, size_t n, void* to) {
+HWY_NOINLINE void StoreRow(strobe_dtype dtype, const float* HWY_RESTRICT from, size_t n, void* to) {
   if (dtype == STROBE_F32) {
     std::memcpy(to, from, n * sizeof(float));
   } else if (dtype == STROBE_BF16) {
@@ -54,8 +54,8 @@ HWY_INLINE void StoreRow(strobe_dtype dtype, const float* HWY_RESTRICT from, siz
 }
 
 // Transposes `rows` x `cols` (row strides ld_from, ld_to in floats): to[c][r] = from[r][c].
-HWY_INLINE void Transpose(const float* HWY_RESTRICT from, size_t ld_from, size_t rows, size_t cols,
-                          float* HWY_RESTRICT to, size_t ld_to) {
+HWY_NOINLINE void Transpose(const float* HWY_RESTRICT from, size_t ld_from, size_t rows,
+                            size_t cols, float* HWY_RESTRICT to, size_t ld_to) {
   size_t done_rows = 0, done_cols = 0;
 #if HWY_TARGET != HWY_SCALAR
   // 4 x 4 blocks: two rounds of interleaving.

@@ -176,9 +176,9 @@ HWY_NOINLINE void ApplyScale(const ScoreTile& s, RowRange rows, float scale) {
 // S^T rows [rows.begin, rows.end) of the block of n keys from key0 on. k: the block, [n][ldk]; qt:
 // the panel's queries times q_scale, [head_dim][kPanel]. Job::plain_scores() says whether the
 // result is scaled. softcap_slope as in ApplySoftcap, or null.
-HWY_INLINE void Scores(const Job& job, const Sequence& seq, const Panel& panel, const float* k,
-                       size_t ldk, const float* qt, int64_t key0, size_t n, RowRange rows,
-                       const ScoreTile& s, const ScoreTile* softcap_slope) {
+HWY_NOINLINE void Scores(const Job& job, const Sequence& seq, const Panel& panel, const float* k,
+                         size_t ldk, const float* qt, int64_t key0, size_t n, RowRange rows,
+                         const ScoreTile& s, const ScoreTile* softcap_slope) {
   GemmPanel<Order::kRowMajor, Update::kSet>(rows.end - rows.begin, k + rows.begin * ldk, ldk, qt,
                                             kPanel, static_cast<size_t>(job.p.head_dim),
                                             s.row(rows.begin), s.ld);
