@@ -14,6 +14,9 @@ std::string printf_string(const char* format, auto... values) {
   return buffer;
 }
 
+// Sums of a thousand float32 subnormals, each of which may count as 0.
+constexpr double kUnderflow = 0x1p-116;
+
 // One output, compared element by element.
 class Comparison {
  public:
@@ -28,7 +31,7 @@ class Comparison {
     const double eps = epsilon(got_.dtype);
     const double eps_sum = epsilon(got_.dtype == DType::f64 ? DType::f64 : DType::f32);
     row_.plain_bound = 2 * row_.naive_error + 4 * eps * row_.max_ref;
-    row_.bound = row_.plain_bound + eps_sum * max_magnitude_;
+    row_.bound = row_.plain_bound + eps_sum * max_magnitude_ + kUnderflow;
     if (row_.ok && !(row_.error <= row_.bound)) fail(row_.worst, "error above its bound");
     if (got_.elements() > 0) {
       row_.value = got_.get(row_.worst);
