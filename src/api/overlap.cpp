@@ -89,17 +89,20 @@ class Differences {
 
 }  // namespace
 
+Span span_of(const Tensor& tensor, const void* data) {
+  const Extent extent = extent_of(tensor);
+  const auto base = reinterpret_cast<std::uintptr_t>(data);
+  return {base + static_cast<std::uintptr_t>(extent.begin),
+          base + static_cast<std::uintptr_t>(extent.end)};
+}
+
 bool may_share(const Tensor& a, const void* a_data, const Tensor& b, const void* b_data) {
-  const Extent ea = extent_of(a), eb = extent_of(b);
-  if (ea.begin == ea.end || eb.begin == eb.end) return false;
-  const auto at = [](const void* data, std::int64_t offset) {
-    return reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(offset);
-  };
-  if (at(a_data, ea.end) <= at(b_data, eb.begin) || at(b_data, eb.end) <= at(a_data, ea.begin)) {
+  const Span span_a = span_of(a, a_data), span_b = span_of(b, b_data);
+  if (span_a.begin == span_a.end || span_b.begin == span_b.end || !span_a.meets(span_b)) {
     return false;
   }
-  const auto delta = static_cast<std::int64_t>(at(b_data, 0) - at(a_data, 0));
-  return Differences(a, b).reach(delta);
+  return Differences(a, b).reach(static_cast<std::int64_t>(
+      reinterpret_cast<std::uintptr_t>(b_data) - reinterpret_cast<std::uintptr_t>(a_data)));
 }
 
 bool elements_apart(const Tensor& tensor) {

@@ -8,6 +8,16 @@
 
 namespace strobe::api {
 
+// The addresses [begin, end) from the lowest byte of a tensor to its highest. Empty without
+// elements.
+struct Span {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+
+  bool meets(const Span& other) const { return begin < other.end && other.begin < end; }
+};
+Span span_of(const Tensor& tensor, const void* data);
+
 // False only if no byte is in both. Exact for views of one buffer with common strides, such as dq,
 // dk and dv inside a packed [batch, seq, 3, heads, dim], and for nearly all others: the search for
 // a common byte is cut short after a fixed number of steps, and an undecided pair counts as shared.

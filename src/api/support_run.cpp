@@ -142,18 +142,27 @@ Status check_workspace(std::size_t needed, const strobe_run_args& args) {
 struct Placed {
   TensorList tensors;
   std::array<const void*, TensorList::kCapacity> data;
+  std::array<Span, TensorList::kCapacity> spans;
+
+  void add(const Tensor& tensor, const void* pointer) {
+    data[tensors.size()] = pointer;
+    spans[tensors.size()] = span_of(tensor, pointer);
+    tensors.add(tensor);
+  }
 };
 
 Status check_overlap(const strobe_problem& p, const strobe_run_args& args, const Placed& placed) {
   const Tensor* const first = placed.tensors.begin();
   for (const Tensor& output : placed.tensors) {
     if (!output.written) continue;
-    const void* output_data = placed.data[&output - first];
+    const auto at = static_cast<std::size_t>(&output - first);
+    const void* output_data = placed.data[at];
     for (const Tensor& other : placed.tensors) {
+      const auto other_at = static_cast<std::size_t>(&other - first);
       // Of two outputs each pair is looked at once.
-      if (&other == &output || (other.written && &other < &output)) continue;
-      STROBE_RETURN_IF_REFUSED(
-          check_apart(output, output_data, other, placed.data[&other - first]));
+      if (other_at == at || (other.written && other_at < at)) continue;
+      if (!placed.spans[at].meets(placed.spans[other_at])) continue;
+      STROBE_RETURN_IF_REFUSED(check_apart(output, output_data, other, placed.data[other_at]));
     }
     if (p.op != STROBE_MERGE) continue;
     const Tensor o = partial_o_of(p), lse = partial_lse_of(p);
@@ -202,18 +211,14 @@ Status check_args(const strobe_problem& p, std::size_t workspace_bytes, const st
     const void* pointer = pointer_of(args, tensor);
     STROBE_RETURN_IF_REFUSED(check_pointer(p, tensor, pointer));
     if (pointer == nullptr || tensor.elements() == 0) continue;
-    placed.data[placed.tensors.size()] = pointer;
-    placed.tensors.add(tensor);
+    placed.add(tensor, pointer);
   }
   if (p.op == STROBE_MERGE) {
     STROBE_RETURN_IF_REFUSED(check_partials(p, partial_o_of(p), args.partial_o));
     STROBE_RETURN_IF_REFUSED(check_partials(p, partial_lse_of(p), args.partial_lse));
   }
   STROBE_RETURN_IF_REFUSED(check_workspace(workspace_bytes, args));
-  if (workspace_bytes > 0) {
-    placed.data[placed.tensors.size()] = args.workspace;
-    placed.tensors.add(workspace_of(workspace_bytes));
-  }
+  if (workspace_bytes > 0) placed.add(workspace_of(workspace_bytes), args.workspace);
   STROBE_RETURN_IF_REFUSED(check_overlap(p, args, placed));
   if (p.lengths == STROBE_PADDED && p.op != STROBE_MERGE && p.batch > 0 &&
       args.seqlens_q == nullptr && args.seqlens_k == nullptr) {
