@@ -87,12 +87,12 @@ constexpr float kTanh[5] = {-4.16666024e-2f, 4.16607565e-3f, -4.19841443e-4f, 4.
                             -2.7856182e-6f};
 
 // tanh(y) within two units in the last place. Near zero an odd polynomial, elsewhere
-// 1 - 2 / (exp(2 y) + 1).
+// 1 - 2 / (exp(2 |y|) + 1), which loses nothing on the positive side.
 HWY_INLINE Vec Tanh(Vec y) {
   const Tag d;
   const Vec one = hn::Set(d, 1.0f);
   const Vec z = hn::Add(y, y);
-  const Vec e = Exp()(hn::Min(z, hn::Set(d, 20.0f)));
+  const Vec e = Exp()(hn::Min(hn::Abs(z), hn::Set(d, 20.0f)));
   const Vec large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
   const Vec w = hn::Mul(z, z);
   Vec q = hn::Set(d, kTanh[4]);
@@ -101,7 +101,8 @@ HWY_INLINE Vec Tanh(Vec y) {
   q = hn::MulAdd(q, w, hn::Set(d, kTanh[1]));
   q = hn::MulAdd(q, w, hn::Set(d, kTanh[0]));
   const Vec small = hn::Mul(z, hn::MulAdd(q, w, hn::Set(d, 0.5f)));
-  return hn::IfThenElse(hn::Ge(w, hn::Set(d, 1.5625f)), large, small);  // NaN: small
+  const Vec signed_large = hn::CopySignToAbs(large, y);
+  return hn::IfThenElse(hn::Ge(w, hn::Set(d, 1.5625f)), signed_large, small);  // NaN: small
 }
 
 // bf16 and f16 to float, exactly: subnormals, infinities and NaN included.
