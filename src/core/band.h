@@ -3,22 +3,9 @@
 #ifndef STROBE_SRC_CORE_BAND_H_
 #define STROBE_SRC_CORE_BAND_H_
 
-#ifndef STROBE_HOST_DEVICE
-#ifdef __CUDACC__
-#define STROBE_HOST_DEVICE __host__ __device__
-#else
-#define STROBE_HOST_DEVICE
-#endif
-#endif
+#include "core/portable.h"
 
 namespace strobe::core {
-
-// std::int64_t, without a std header.
-#ifdef __INT64_TYPE__
-using i64 = __INT64_TYPE__;
-#else
-using i64 = long long;
-#endif
 
 // Keys [begin, end); empty when begin >= end.
 struct KeyRange {

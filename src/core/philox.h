@@ -11,18 +11,9 @@
 #ifndef STROBE_SRC_CORE_PHILOX_H_
 #define STROBE_SRC_CORE_PHILOX_H_
 
-#ifndef STROBE_HOST_DEVICE
-#ifdef __CUDACC__
-#define STROBE_HOST_DEVICE __host__ __device__
-#else
-#define STROBE_HOST_DEVICE
-#endif
-#endif
+#include "core/portable.h"
 
 namespace strobe::core {
-
-using u32 = unsigned int;
-using u64 = unsigned long long;
 
 constexpr u32 kPhiloxM0 = 0xD2511F53u, kPhiloxM1 = 0xCD9E8D57u;
 constexpr u32 kPhiloxW0 = 0x9E3779B9u, kPhiloxW1 = 0xBB67AE85u;
