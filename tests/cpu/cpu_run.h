@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@
 
 namespace strobe::harness {
 
+constexpr std::string_view kSanitizers = STROBE_TEST_SANITIZERS;  // "address,undefined" or empty
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr DType kDTypes[] = {DType::f32, DType::bf16, DType::f16};
@@ -153,11 +155,13 @@ inline testing::AssertionResult all_finite(const Outputs& out) {
 
 // ---- The fixture
 
-// The targets that this program tests. Some compilers have a scalar target beside the others; its
-// tests are a program of their own everywhere (CMakeLists.txt).
+// The targets that this program tests; under a sanitizer, which is slow, the best one. Some
+// compilers have a scalar target beside the others; its tests are a program of their own everywhere
+// (CMakeLists.txt).
 inline std::vector<std::string> tested_targets() {
   std::vector<std::string> targets = cpu::targets();
   if (targets.size() > 1) std::erase(targets, "scalar");
+  if (!kSanitizers.empty()) targets.resize(1);
   return targets;
 }
 

@@ -3,12 +3,6 @@
 
 #include "cpu_run.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define STROBE_SANITIZED 1
-#else
-#define STROBE_SANITIZED 0
-#endif
-
 namespace strobe::harness {
 namespace {
 
@@ -16,7 +10,7 @@ class RandomCases : public OnTarget {
  protected:
   // All seeds on the best target, fewer on the others, which share all but the vectors with it.
   std::uint64_t seeds() const {
-    if (STROBE_SANITIZED) return 12;
+    if (!kSanitizers.empty()) return 12;
     if (std::getenv("STROBE_SLOW")) return 2000;
     return GetParam() == tested_targets().front() && GetParam() != "scalar" ? 150 : 40;
   }

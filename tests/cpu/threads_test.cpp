@@ -10,12 +10,6 @@
 #include "cpu/parallel.h"
 #include "cpu_run.h"
 
-#if defined(__SANITIZE_THREAD__)
-#define STROBE_TSAN 1
-#else
-#define STROBE_TSAN 0
-#endif
-
 namespace strobe::harness {
 namespace {
 
@@ -119,7 +113,8 @@ TEST_P(Threads, ManyRunsOfOnePlanAtOnce) {
 
 // As a data loader does: the parent has used threads, then a forked child computes.
 TEST_P(Threads, ForkedChildGivesTheSameBits) {
-  if (STROBE_TSAN) GTEST_SKIP() << "ThreadSanitizer allows no threads in a forked child";
+  if (kSanitizers == "thread")
+    GTEST_SKIP() << "ThreadSanitizer allows no threads in a forked child";
   if (std::string(cpu::parallel_name()) != "pool") {
     GTEST_SKIP() << cpu::parallel_name() << " does not survive fork()";
   }
