@@ -83,8 +83,10 @@ struct ScoreTile {
 template <class F>
 HWY_INLINE void MapRows(const ScoreTile& s, RowRange rows, const F& f) {
   const Tag d;
-  for (size_t r = rows.begin; r < rows.end; ++r) {
-    float* row = s.row(r);
+  float* row = s.row(rows.begin);
+  const size_t ld =
+      s.ld;  // a local: the stores below could change s.ld, for all the compiler knows
+  for (size_t r = rows.begin; r < rows.end; ++r, row += ld) {
     hn::Store(f(r, 0, hn::Load(d, row)), d, row);
     hn::Store(f(r, kLanes, hn::Load(d, row + kLanes)), d, row + kLanes);
   }

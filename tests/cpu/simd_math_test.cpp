@@ -169,7 +169,7 @@ TEST(SimdMath, ExpGrowsAboveZero) {
   });
 }
 
-TEST(SimdMath, TanhIsWithinTwoUnits) {
+TEST(SimdMath, TanhIsWithinFourUnits) {
   on_every_target([] {
     for (const float sign : {1.0f, -1.0f}) {
       const std::vector<float> x = floats(sign * 1e-30f, sign * 30.0f, 1009);
@@ -180,7 +180,7 @@ TEST(SimdMath, TanhIsWithinTwoUnits) {
       for (std::size_t n = 0; n < x.size(); ++n) {
         const double exact = std::tanh(double{x[n]});
         const double unit = std::ldexp(1, std::ilogb(exact) - 23);
-        ASSERT_LE(std::fabs(y[n] - exact), 2 * unit) << x[n];
+        ASSERT_LE(std::fabs(y[n] - exact), 4 * unit) << x[n];
       }
     }
     const std::vector<float> y =
