@@ -125,6 +125,11 @@ HWY_INLINE Vec LoadBf16(const uint16_t* from) {
 
 HWY_INLINE Vec LoadF16(const uint16_t* from) {
   const Tag d;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  // One instruction. Elsewhere Highway's own conversion may not know infinities and NaN.
+  const hn::Rebind<hwy::float16_t, Tag> half;
+  return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(from)));
+#else
   const TagU du;
   const auto h = hn::PromoteTo(du, hn::LoadU(Tag16(), from));
   const auto magnitude = hn::And(h, hn::Set(du, 0x7FFFu));
@@ -136,6 +141,7 @@ HWY_INLINE Vec LoadF16(const uint16_t* from) {
   const auto special = hn::Gt(magnitude, hn::Set(du, 0x7BFFu));
   const auto bits = hn::IfThenElse(special, hn::Or(finite, hn::Set(du, 0x7F800000u)), finite);
   return hn::BitCast(d, hn::Or(bits, sign));
+#endif
 }
 
 }  // namespace strobe::cpu::HWY_NAMESPACE
