@@ -197,7 +197,7 @@ TEST_P(Users6Features, B66_SinkAlone) {
 }
 
 TEST_P(Users7SplitKeys, B69_DecodeOfManyKeys) {
-  Case c = dense(1, 4096, 128, DType::bf16);
+  Case c = dense(1, 4096, 32, DType::bf16);
   c.problem.heads = 4;
   c.problem.kv_heads = 2;
   check(c);
