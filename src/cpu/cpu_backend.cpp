@@ -114,7 +114,7 @@ std::int64_t query_tile(const strobe_problem& p, std::int64_t largest, int threa
   const std::int64_t rows = p.lengths == STROBE_VARLEN ? p.total_q : p.batch * p.seqlen_q;
   const std::int64_t packed_rows = rows * p.heads;
   std::int64_t tile = largest;
-  while (tile > kQueryBlock && packed_rows / tile < 4 * threads) tile /= 2;
+  while (tile > kQueryBlock && packed_rows / tile < std::int64_t{4} * threads) tile /= 2;
   return tile;
 }
 

@@ -184,10 +184,10 @@ Naive naive(const Case& c, const Inputs& inputs, const Tensor& keep);
 // One output. ok iff error <= bound, and -inf and exact zeros are where they must be.
 //   plain_bound = 2 max|naive - ref| + 4 eps max|ref|         eps of the output's dtype
 //   bound       = plain_bound + eps(f32) max(magnitude) + 2^-116
-// The last but one term is for outputs so few, or so cancelled (dq of a row with one key is 0), that the
-// naive error is small by luck. It is far below the others for bf16 and f16; for f32 it is a few
-// times as large, and rows that need it say so in text(). The last is for float32 subnormals, which
-// may count as 0.
+// The last but one term is for outputs so few, or so cancelled (dq of a row with one key is 0),
+// that the naive error is small by luck. It is far below the others for bf16 and f16; for f32 it is
+// a few times as large, and rows that need it say so in text(). The last is for float32 subnormals,
+// which may count as 0.
 struct CheckRow {
   std::string tensor;
   bool ok = true;

@@ -114,6 +114,7 @@ std::optional<FileError> write_file(const std::string& path,
     return FileError{path, 0, errno_text(), "Check that its folder exists and may be written."};
   std::uint64_t written = 0;
   for (const auto& piece : pieces) {
+    if (piece.empty()) continue;  // fwrite takes no null pointer, not even for nothing
     const std::size_t count = std::fwrite(piece.data(), 1, piece.size(), file.get());
     written += count;
     if (count != piece.size())
