@@ -91,10 +91,9 @@ void BackwardRows(const Job& job, const Tiling& tiling, const BackwardState& sta
   const int64_t first = state.first_row(seq.b, g, job.p.kv_heads) + block * kQueryBlock;
   const int64_t end = std::min<int64_t>((block + 1) * kQueryBlock, seq.len_q * job.ratio);
   bool any_key = false;
-  for (int64_t r = block * kQueryBlock, n = 0; n < kQueryBlock; ++r, ++n) {
+  for (int64_t r = block * kQueryBlock, n = 0; r < end; ++r, ++n) {
     state.lse[first + n] = std::numeric_limits<float>::infinity();
     state.delta[first + n] = 0;
-    if (r >= end) continue;
     const PackedRow row = packed_row(r, g, job.ratio);
     any_key = any_key || !seq.band.keys(row.i, seq.len_k).empty();
     const float lse = job.lse_at(seq, row.i, row.h);
@@ -115,7 +114,7 @@ void BackwardRows(const Job& job, const Tiling& tiling, const BackwardState& sta
     state.lse[first + n] = lse;
     state.delta[first + n] = delta;
   }
-  state.turn[first / kQueryBlock].store(0, std::memory_order_relaxed);
+  state.turn_of(seq.b, g, block, job.p.kv_heads).store(0, std::memory_order_relaxed);
   if (any_key) return;
   const auto d = static_cast<size_t>(job.p.head_dim);
   std::memset(x.q_rows, 0, d * sizeof(float));
@@ -250,35 +249,37 @@ void BlockGradient(const Job& job, const Sequence& seq, BackwardScratch& x, size
 }
 
 // Adds the chunk's dQ of a query block in its turn; the last chunk that sees the block writes it
-// out.
+// out. Takes q_rows as a buffer.
 void AddQueryGradient(const Job& job, const BackwardState& state, const BackwardItem& item,
-                      BackwardScratch& x, size_t panels, int64_t first, int64_t first_chunk,
+                      BackwardScratch& x, size_t panels, int64_t block, int64_t first_chunk,
                       int64_t last_chunk) {
   const auto d = static_cast<size_t>(job.p.head_dim);
-  std::atomic<int64_t>& turn = state.turn[first / kQueryBlock];
+  float* HWY_RESTRICT rows = x.q_rows;
+  size_t floats = 0;
+  for (size_t n = 0; n < panels; ++n) {
+    const size_t count = x.panels[n].count;
+    Transpose(x.dqt + n * d * kPanel, kPanel, d, count, rows + floats, d);
+    floats += count * d;
+  }
+  std::atomic<int64_t>& turn = state.turn_of(item.seq.b, item.g, block, job.p.kv_heads);
   const int64_t mine = item.chunk - first_chunk;
   for (int spins = 0; turn.load(std::memory_order_acquire) != mine; ++spins) {
     if (spins > 256) std::this_thread::yield();
   }
-  const Tag tag;
-  float* total = state.dq + first * job.p.head_dim;
-  const size_t floats = panels * d * kPanel;
+  const int64_t first = state.first_row(item.seq.b, item.g, job.p.kv_heads) + block * kQueryBlock;
+  float* HWY_RESTRICT total = state.dq + first * job.p.head_dim;
   if (mine > 0) {
-    for (size_t c = 0; c < floats; c += kLanes) {
-      hn::Store(hn::Add(hn::Load(tag, x.dqt + c), hn::Load(tag, total + c)), tag, x.dqt + c);
-    }
+    for (size_t c = 0; c < floats; ++c) rows[c] += total[c];
   }
   if (item.chunk != last_chunk) {
-    std::memcpy(total, x.dqt, floats * sizeof(float));
+    std::memcpy(total, rows, floats * sizeof(float));
   } else {
-    HWY_ALIGN float scale[kPanel];
-    std::fill_n(scale, kPanel, job.q_scale * job.score_scale);
-    ScaleLanes(x.dqt, floats, scale);
+    const float scale = job.q_scale * job.score_scale;
+    for (size_t c = 0; c < floats; ++c) rows[c] *= scale;
     for (size_t n = 0; n < panels; ++n) {
       const Panel& panel = x.panels[n];
-      Transpose(x.dqt + n * d * kPanel, kPanel, d, panel.count, x.rows, d);
-      for (size_t lane = 0; lane < panel.count; ++lane) {
-        StoreRow(job.p.dtype, x.rows + lane * d, d,
+      for (size_t lane = 0; lane < panel.count; ++lane, rows += d) {
+        StoreRow(job.p.dtype, rows, d,
                  job.dq.at(item.seq.batch, item.seq.q_begin + panel.i[lane], panel.h[lane]));
       }
     }
@@ -330,8 +331,12 @@ void Backward(const Job& job, const Tiling& tiling, const BackwardState& state,
     if (item.chunk < first_chunk || item.chunk > last_chunk) continue;
 
     const int64_t first = state.first_row(seq.b, item.g, job.p.kv_heads) + block * kQueryBlock;
-    std::memcpy(x.lse, state.lse + first, kQ * sizeof(float));
-    std::memcpy(x.delta, state.delta + first, kQ * sizeof(float));
+    const auto rows = static_cast<size_t>(
+        std::min<int64_t>(kQueryBlock, seq.len_q * job.ratio - block * kQueryBlock));
+    std::fill_n(x.lse, kQ, std::numeric_limits<float>::infinity());
+    std::fill_n(x.delta, kQ, 0.0f);
+    std::copy_n(state.lse + first, rows, x.lse);
+    std::copy_n(state.delta + first, rows, x.delta);
     for (size_t n = 0; n < panels; ++n) {
       const float* lse = x.lse + n * kPanel;
       LoadBackwardPanel(job, job.q, seq, x.panels[n], lse, d, dp, job.q_scale,
@@ -345,7 +350,7 @@ void Backward(const Job& job, const Tiling& tiling, const BackwardState& state,
                     static_cast<size_t>(std::min(tiling.kv_block, key_end - key0)),
                     static_cast<size_t>(key0 - key_begin), k_finite);
     }
-    AddQueryGradient(job, state, item, x, panels, first, first_chunk, last_chunk);
+    AddQueryGradient(job, state, item, x, panels, block, first_chunk, last_chunk);
   }
   HWY_ALIGN float scale[kPanel];
   std::fill_n(scale, kPanel, job.score_scale);  // Q carries the rest

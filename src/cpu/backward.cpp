@@ -10,7 +10,8 @@ namespace {
 struct BackwardWorkspace {
   std::int64_t* first_item;   // [batch + 1]
   std::int64_t* first_block;  // [batch + 1], query blocks of all heads
-  std::int64_t* row_begin;    // [batch + 1]
+  std::int64_t* row_begin;    // [batch + 1], as in the state
+  std::int64_t* block_begin;
   BackwardState state;
   char* scratch;  // [threads][scratch_bytes]
   std::size_t scratch_bytes;
@@ -19,24 +20,27 @@ struct BackwardWorkspace {
     first_item = arena.take<std::int64_t>(s.p.batch + 1);
     first_block = arena.take<std::int64_t>(s.p.batch + 1);
     row_begin = arena.take<std::int64_t>(s.p.batch + 1);
-    const std::int64_t rows = max_rows(s);
+    block_begin = arena.take<std::int64_t>(s.p.batch + 1);
+    const std::int64_t rows = total_rows(s);
+    // With one key chunk dQ is finished at once.
+    const bool one_chunk = s.p.seqlen_k > 0 && s.p.seqlen_k <= s.tiling.kv_chunk;
     state.row_begin = row_begin;
+    state.block_begin = block_begin;
     state.delta = arena.take<float>(rows);
     state.lse = arena.take<float>(rows);
-    state.dq = arena.take<float>(rows * s.p.head_dim);
-    state.turn = arena.take<std::atomic<std::int64_t>>(rows / kQueryBlock);
+    state.dq = arena.take<float>(one_chunk ? 0 : rows * s.p.head_dim);
+    state.turn = arena.take<std::atomic<std::int64_t>>(max_blocks(s));
     scratch_bytes = s.kernels.backward_scratch(s.p, s.tiling);
     scratch = arena.take<char>(static_cast<std::int64_t>(scratch_bytes) * s.threads);
   }
 
-  // Packed rows of all heads, those of each sequence rounded up to whole query blocks.
-  static std::int64_t max_rows(const Setup& s) {
-    const std::int64_t ratio = s.p.heads / s.p.kv_heads;
-    const std::int64_t of_a_head =
-        s.p.lengths == STROBE_VARLEN
-            ? round_up(s.p.total_q * ratio + s.p.batch * (kQueryBlock - 1), kQueryBlock)
-            : s.p.batch * round_up(s.p.seqlen_q * ratio, kQueryBlock);
-    return of_a_head * s.p.kv_heads;
+  static std::int64_t total_rows(const Setup& s) {
+    return s.p.heads * (s.p.lengths == STROBE_VARLEN ? s.p.total_q : s.p.batch * s.p.seqlen_q);
+  }
+
+  // Of all heads; each sequence may end in a partial block.
+  static std::int64_t max_blocks(const Setup& s) {
+    return total_rows(s) / kQueryBlock + s.p.batch * s.p.kv_heads;
   }
 };
 
@@ -90,13 +94,14 @@ void run_backward(const Setup& setup, const Job& job) {
   fill_outside_keys(job, job.dk, job.p.head_dim);
   fill_outside_keys(job, job.dv, job.p.head_dim_v);
 
-  w.first_item[0] = w.first_block[0] = w.row_begin[0] = 0;
+  w.first_item[0] = w.first_block[0] = w.row_begin[0] = w.block_begin[0] = 0;
   for (std::int64_t b = 0; b < job.p.batch; ++b) {
     const Sequence seq = job.sequence(b);
     const std::int64_t blocks = ceil_div(seq.len_q * job.ratio, kQueryBlock);
     w.first_item[b + 1] = w.first_item[b] + ceil_div(seq.len_k, setup.tiling.kv_chunk) * kv_heads;
     w.first_block[b + 1] = w.first_block[b] + blocks * kv_heads;
-    w.row_begin[b + 1] = w.row_begin[b] + blocks * kQueryBlock;
+    w.row_begin[b + 1] = w.row_begin[b] + seq.len_q * job.ratio;
+    w.block_begin[b + 1] = w.block_begin[b] + blocks;
   }
   parallel_for(job.executor, job.threads, w.first_block[job.p.batch],
                [&](std::int64_t index, std::int32_t worker) {

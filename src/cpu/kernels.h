@@ -12,7 +12,8 @@
 
 namespace strobe::cpu {
 
-// Sizes that the driver and the kernels agree on. Function of the problem and the target alone.
+// Sizes that the driver and the kernels agree on. kv_block and kv_chunk, on which bits depend,
+// follow from the head dimensions; q_tile may depend on anything.
 struct Tiling {
   std::int64_t panel;     // queries side by side in the vectors of the target
   std::int64_t q_tile;    // packed query rows of a work item; a multiple of panel
@@ -35,17 +36,23 @@ struct ForwardItem {
 constexpr std::int64_t kQueryBlock =
     64;  // backward: packed query rows at a time; a multiple of every panel
 
-// What the parts of backward share, in the workspace. Packed row r of (b, g) is number first_row(b,
-// g) + r of `delta`, `lse` and `dq`; each (b, g) has its rows rounded up to whole query blocks.
+// What the parts of backward share, in the workspace. Packed row r of (b, g) is number
+// first_row(b, g) + r of `delta`, `lse` and `dq`.
 struct BackwardState {
-  const std::int64_t* row_begin;  // [batch + 1], of one head
-  float* delta;                   // rowsum(dO * O) - dLSE; 0 for rows that see nothing
-  float* lse;                     // +inf for rows that see nothing, so that P = exp(S - LSE) = 0
-  float* dq;  // [rows / panel][head_dim][panel], summed over key chunks, not yet times scale
+  const std::int64_t* row_begin;    // [batch + 1], packed rows of one head
+  const std::int64_t* block_begin;  // [batch + 1], query blocks of one head
+  float* delta;                     // rowsum(dO * O) - dLSE; 0 for rows that see nothing
+  float* lse;                       // +inf for rows that see nothing, so that P = exp(S - LSE) = 0
+  float* dq;                        // [rows][head_dim], summed over key chunks, not yet times scale
   std::atomic<std::int64_t>* turn;  // per query block: the key chunk that adds to dq next
 
   std::int64_t first_row(std::int64_t b, std::int64_t g, std::int64_t kv_heads) const {
     return row_begin[b] * kv_heads + g * (row_begin[b + 1] - row_begin[b]);
+  }
+  std::atomic<std::int64_t>& turn_of(std::int64_t b, std::int64_t g, std::int64_t block,
+                                     std::int64_t kv_heads) const {
+    const std::int64_t blocks = block_begin[b + 1] - block_begin[b];
+    return turn[block_begin[b] * kv_heads + g * blocks + block];
   }
 };
 
