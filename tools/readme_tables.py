@@ -4,6 +4,7 @@
 usage: tools/readme_tables.py [--check]    --check: change nothing, fail if README.md is out of date
 """
 import json
+import math
 import pathlib
 import sys
 
@@ -22,12 +23,22 @@ def cell(peer, ratio):
     return f"{100 * ratio:.0f} %" if peer == "fma_peak" else f"{ratio:.2f}x"
 
 
+def summary(suite, rows, peers):
+    """One line: the geometric mean over the float32 cases, for each peer."""
+    parts = []
+    for peer in peers:
+        ratios = [row["ratio"][peer] for row in rows if peer in row["ratio"] and "f16" not in row["case"]]
+        if ratios:
+            parts.append(f"{cell(peer, math.prod(ratios) ** (1 / len(ratios)))} {PEERS.get(peer, peer)}")
+    return f"<b>{suite}</b>, {len(rows)} cases; geometric mean in float32: " + ", ".join(parts)
+
+
 def table(path):
     rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
     if not rows:
         return ""
     peers = list(dict.fromkeys(peer for row in rows for peer in row.get("ratio", {})))
-    lines = [f"### {path.stem}", ""]
+    lines = [f"<details><summary>{summary(path.stem, rows, peers)}</summary>", ""]
     for setting in dict.fromkeys((row["machine"], row["date"], row["commit"]) for row in rows):
         lines.append("{}, {}, commit {}".format(*setting) + "  ")
     header = ["case", "metric", "value"] + [PEERS.get(peer, f"against {peer}") for peer in peers]
@@ -37,7 +48,7 @@ def table(path):
         cells = [row["case"], row["metric"], number(row["value"])]
         cells += [cell(peer, ratio.get(peer)) for peer in peers]
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines + ["", "</details>"]) + "\n"
 
 
 def main(arguments):
