@@ -27,7 +27,7 @@ def summary(suite, rows, peers):
     """One line: the geometric mean over the float32 cases, for each peer."""
     parts = []
     for peer in peers:
-        ratios = [row["ratio"][peer] for row in rows if peer in row["ratio"] and "f16" not in row["case"]]
+        ratios = [row["ratio"][peer] for row in rows if peer in row.get("ratio", {}) and "f16" not in row["case"]]
         if ratios:
             parts.append(f"{cell(peer, math.prod(ratios) ** (1 / len(ratios)))} {PEERS.get(peer, peer)}")
     return f"<b>{suite}</b>, {len(rows)} cases; geometric mean in float32: " + ", ".join(parts)
