@@ -1,0 +1,70 @@
+// Which query and head a row of a query tile is. With pack > 1 the heads of a GQA group lie side by
+// side: row r is query r / pack of the group's head r % pack, and all rows share K and V.
+#ifndef STROBE_SRC_TILE_TILE_ROWS_H_
+#define STROBE_SRC_TILE_TILE_ROWS_H_
+
+#include "core/sequence.h"
+#include "isa/isa.h"
+#include "kernels/params.h"
+
+namespace strobe::STROBE_TARGET {
+
+using kernels::Attention;
+using kernels::TensorArg;
+
+STROBE_DEVICE i64 clamp(i64 x, i64 low, i64 high) { return x < low ? low : x > high ? high : x; }
+
+// Sequence b as the tensors and the lengths in device memory have it.
+STROBE_DEVICE core::Sequence sequence(const Attention& a, int b, Here here = {}) {
+  const kernels::Lengths& n = a.lengths;
+  core::Sequence s = {0, 0, n.seqlen_q, n.seqlen_k, n.seqlen_q, a.band};
+  if (n.cu_q) {
+    s.q_begin = clamp(isa::ld_global(n.cu_q + b, here), 0, n.total_q);
+    s.rows_q = s.len_q =
+        clamp(isa::ld_global(n.cu_q + b + 1, here), s.q_begin, n.total_q) - s.q_begin;
+    s.k_begin = clamp(isa::ld_global(n.cu_k + b, here), 0, n.total_k);
+    s.len_k = clamp(isa::ld_global(n.cu_k + b + 1, here), s.k_begin, n.total_k) - s.k_begin;
+  }
+  if (n.used_q) s.len_q = clamp(isa::ld_global(n.used_q + b, here), 0, s.len_q);
+  if (n.used_k) s.len_k = clamp(isa::ld_global(n.used_k + b, here), 0, s.len_k);
+  if (a.auto_offset) s.band.offset = s.len_k - s.len_q;
+  return s;
+}
+
+// One tile of query rows: sequence, heads and rows.
+struct QueryTile {
+  core::Sequence seq;
+  int b;
+  int head;  // first query head
+  int kv_head;
+  u32 pack;
+  i64 first_row;  // packed row of the tile's row 0
+
+  STROBE_DEVICE QueryTile(const Attention& a, u32 block, u32 head_batch, int rows, Here here = {}) {
+    const u32 packed_heads = static_cast<u32>(a.heads / a.pack);
+    b = static_cast<int>(head_batch / packed_heads);
+    const int packed_head = static_cast<int>(head_batch % packed_heads);
+    pack = static_cast<u32>(a.pack);
+    head = packed_head * a.pack;
+    kv_head = head / (a.heads / a.kv_heads);
+    seq = sequence(a, b, here);
+    first_row = static_cast<i64>(block) * rows;
+  }
+
+  STROBE_DEVICE i64 query(int row) const {
+    return pack == 1 ? first_row + row : (first_row + row) / pack;
+  }
+  STROBE_DEVICE int head_of(int row) const {
+    return pack == 1 ? head : head + static_cast<int>((first_row + row) % pack);
+  }
+  STROBE_DEVICE i64 last_query(int rows) const { return core::min(query(rows - 1), seq.len_q - 1); }
+
+  // Element (row, 0) of a tensor [batch, seq, head, dim].
+  STROBE_DEVICE i64 offset(const kernels::Strides& s, i64 i, int h) const {
+    return b * s.batch + (seq.q_begin + i) * s.seq + h * s.head;
+  }
+};
+
+}  // namespace strobe::STROBE_TARGET
+
+#endif  // STROBE_SRC_TILE_TILE_ROWS_H_
