@@ -8,31 +8,34 @@
 namespace strobe::core {
 
 // Keys [begin, end); empty when begin >= end.
-struct KeyRange {
-  i64 begin;
-  i64 end;
+template <class Int>
+struct BasicKeyRange {
+  Int begin;
+  Int end;
 
   STROBE_HOST_DEVICE constexpr bool empty() const { return begin >= end; }
 };
 
-// Positions and distances beyond this are clamped to it, so that sums of three cannot overflow.
-constexpr i64 kFar = i64{1} << 60;
+// On the CPU positions are 64 bit; GPU kernels count the rows of one sequence in 32.
+template <class Int>
+struct BasicBandMask {
+  // Positions and distances beyond this are clamped to it, so that sums of three cannot overflow.
+  static constexpr Int kFar = Int{1} << (8 * sizeof(Int) - 4);
 
-STROBE_HOST_DEVICE constexpr i64 clamp_far(i64 x) {
-  return x > kFar ? kFar : (x < -kFar ? -kFar : x);
-}
+  Int left;    // keys visible before the diagonal; -1 = all
+  Int right;   // keys visible after it; -1 = all
+  Int offset;  // the diagonal of query i is key i + offset
 
-struct BandMask {
-  i64 left;    // keys visible before the diagonal; -1 = all
-  i64 right;   // keys visible after it; -1 = all
-  i64 offset;  // the diagonal of query i is key i + offset
+  STROBE_HOST_DEVICE static constexpr Int clamp_far(Int x) {
+    return x > kFar ? kFar : (x < -kFar ? -kFar : x);
+  }
 
   // Keys that query i sees of a sequence of len_k keys: one contiguous range, never decreasing in
   // i.
-  STROBE_HOST_DEVICE constexpr KeyRange keys(i64 i, i64 len_k) const {
-    const i64 diagonal = i + clamp_far(offset);
-    i64 begin = left < 0 ? 0 : diagonal - clamp_far(left);
-    i64 end = right < 0 ? len_k : diagonal + clamp_far(right) + 1;
+  STROBE_HOST_DEVICE constexpr BasicKeyRange<Int> keys(Int i, Int len_k) const {
+    const Int diagonal = i + clamp_far(offset);
+    Int begin = left < 0 ? 0 : diagonal - clamp_far(left);
+    Int end = right < 0 ? len_k : diagonal + clamp_far(right) + 1;
     if (begin < 0) begin = 0;
     if (begin > len_k) begin = len_k;
     if (end > len_k) end = len_k;
@@ -40,6 +43,9 @@ struct BandMask {
     return {begin, end};
   }
 };
+
+using KeyRange = BasicKeyRange<i64>;
+using BandMask = BasicBandMask<i64>;
 
 }  // namespace strobe::core
 

@@ -79,14 +79,14 @@ struct Fa2Fwd {
     WarpO o;
     o.clear();
     OnlineSoftmax<kRows> softmax(kFull ? 1.0f : p.a.scale);
-    const i64 first = keys.any.begin / C.block_n;
-    const i64 end = keys.any.empty() ? first : ceil_div<i64>(keys.any.end, C.block_n);
+    const int first = keys.any.begin / C.block_n;
+    const int end = keys.any.empty() ? first : ceil_div(keys.any.end, C.block_n);
     if (end > first) {
       load_q();
       load_kv(end - 1, 0);
     }
     int stage = 0;
-    for (i64 j = end - 1; j >= first; --j) {
+    for (int j = end - 1; j >= first; --j) {
       isa::cp_async_wait<0>();
       isa::cta_sync();  // K_j and V_j are there; the other stage is read by nobody
       const int next = C.stages == 1 ? 0 : 1 - stage;
@@ -118,19 +118,19 @@ struct Fa2Fwd {
     copy_tile<kThreads>(
         q_tile(),
         [&](int row) {
-          const i64 i = tile.query(row);
+          const int i = tile.query(row);
           return i < tile.seq.len_q ? q + tile.offset(p.q.stride, i, tile.head_of(row)) : nullptr;
         },
         p.a.head_dim, p.a.vector_loads);
   }
 
   // Keys that no row of the tile sees are zeros: nothing of them reaches an output, NaN neither.
-  STROBE_DEVICE void load_kv(i64 j, int stage) {
+  STROBE_DEVICE void load_kv(int j, int stage) {
     const auto row = [&](const TensorArg& t) {
       const T* base = static_cast<const T*>(t.data) + tile.b * t.stride.batch +
                       tile.seq.k_begin * t.stride.seq + tile.kv_head * t.stride.head;
       return [=, this](int r) -> const T* {
-        const i64 key = j * C.block_n + r;
+        const int key = j * C.block_n + r;
         return key >= keys.any.begin && key < keys.any.end ? base + key * t.stride.seq : nullptr;
       };
     };
@@ -142,19 +142,16 @@ struct Fa2Fwd {
   STROBE_DEVICE int row(int i) const { return warp_row + WarpS::row(i, lane); }
 
   // Scores to their final values, then -inf where the row does not see the key.
-  STROBE_DEVICE void modify_and_mask(WarpS& s, i64 key0) {
+  STROBE_DEVICE void modify_and_mask(WarpS& s, int key0) {
     const bool whole = key0 >= keys.all.begin && key0 + C.block_n <= keys.all.end;
     if constexpr (!kFull) {
       if (whole) return;
     }
     STROBE_UNROLL
     for (int i = 0; i < kRows; ++i) {
-      const i64 query = tile.query(row(i));
-      const core::KeyRange range =
-          query < tile.seq.len_q ? tile.seq.band.keys(query, tile.seq.len_k) : core::KeyRange{0, 0};
-      // Relative to this block, so that 32 bits do.
-      const int begin = static_cast<int>(clamp(range.begin - key0, 0, C.block_n));
-      const int end = static_cast<int>(clamp(range.end - key0, 0, C.block_n));
+      const int query = tile.query(row(i));
+      const core::Keys32 range = tile.seq.keys(query);
+      const int begin = range.begin - key0, end = range.end - key0;
       if constexpr (kFull) {
         modify_row(s, i, query, key0, begin, end);
       } else {
@@ -165,7 +162,7 @@ struct Fa2Fwd {
     }
   }
 
-  STROBE_DEVICE void modify_row(WarpS& s, int i, i64 query, i64 key0, int begin, int end) {
+  STROBE_DEVICE void modify_row(WarpS& s, int i, int query, int key0, int begin, int end) {
     const RowModifiers<T> modifiers(p.a.mod, tile.b, tile.head_of(row(i)),
                                     query < tile.seq.len_q ? query : 0, tile.seq.band.offset);
     for_row(s, i, [&](f32& x, int col) {
@@ -175,7 +172,7 @@ struct Fa2Fwd {
   }
 
   // P times the dropout factors; l, and so LSE, is of P before.
-  STROBE_DEVICE void drop(WarpS& s, i64 key0) {
+  STROBE_DEVICE void drop(WarpS& s, int key0) {
     if constexpr (kFull) {
       if (p.a.mod.keep_threshold == 0) return;
       STROBE_UNROLL
@@ -208,7 +205,7 @@ struct Fa2Fwd {
     const f32* sinks = p.a.sinks;
     STROBE_UNROLL
     for (int i = 0; i < kRows; ++i) {
-      const i64 query = tile.query(row(i));
+      const int query = tile.query(row(i));
       const bool inside = query < tile.seq.len_q;
       const int h = tile.head_of(row(i));
       if (sinks && inside) softmax.add_sink(i, isa::ld_global(sinks + h));
@@ -246,7 +243,7 @@ struct Fa2Fwd {
     for (u32 c = lane; c < kChunks; c += kWarpThreads) {
       const int r = warp_row + static_cast<int>(c / QTile::kChunks);
       const u32 chunk = c % QTile::kChunks;
-      const i64 query = tile.query(r);
+      const int query = tile.query(r);
       if (query >= tile.seq.rows_q) continue;
       const auto v = isa::ld_shared<Vec<T, 8>>(buffer.at(r, chunk));
       store_chunk(base + tile.offset(p.o.stride, query, tile.head_of(r)), chunk, v, p.a.head_dim_v,

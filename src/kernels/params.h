@@ -2,7 +2,7 @@
 #ifndef STROBE_SRC_KERNELS_PARAMS_H_
 #define STROBE_SRC_KERNELS_PARAMS_H_
 
-#include "core/band.h"
+#include "core/sequence.h"
 #include "core/types.h"
 
 namespace strobe::kernels {
@@ -26,7 +26,7 @@ struct TensorArg {
 // Where the sequences of the batch lie. Lengths that come from device memory are clamped, so that
 // bad ones never reach outside the declared tensors.
 struct Lengths {
-  i64 seqlen_q, seqlen_k;  // of every sequence, or their upper bounds
+  int seqlen_q, seqlen_k;  // of every sequence, or their upper bounds
   i64 total_q, total_k;    // varlen: rows of the packed tensors
   const int* cu_q;         // varlen: [batch + 1]
   const int* cu_k;
@@ -60,8 +60,8 @@ struct Attention {
   int pack;          // heads of a group that share a tile: heads / kv_heads, or 1
   int vector_loads;  // 1: every row starts at a multiple of 16 bytes and holds whole ones
   Lengths lengths;
-  core::BandMask band;  // offset unused where auto_offset
-  int auto_offset;      // 1: the last query is aligned with the last key
+  core::Band32 band;  // offset unused where auto_offset
+  int auto_offset;    // 1: the last query is aligned with the last key
   f32 scale;
   const f32* sinks;  // [heads]; null: none
   Modifiers mod;

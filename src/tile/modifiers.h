@@ -22,12 +22,12 @@ template <class T>
 struct RowModifiers {
   const Modifiers& mod;
   f32 slope = 0;
-  i64 diagonal = 0;               // key on the diagonal of this row
+  int diagonal = 0;               // key on the diagonal of this row
   const T* bias = nullptr;        // this row's, of the problem's dtype,
   const f32* bias_f32 = nullptr;  // or float32
   const u8* mask = nullptr;
 
-  STROBE_DEVICE RowModifiers(const Modifiers& m, int b, int h, i64 i, i64 offset, Here here = {})
+  STROBE_DEVICE RowModifiers(const Modifiers& m, int b, int h, int i, int offset, Here here = {})
       : mod(m), diagonal(i + offset) {
     if (m.alibi) slope = isa::ld_global(m.alibi + b * m.alibi_batch + h, here);
     if (m.bias.data) {
@@ -46,13 +46,13 @@ struct RowModifiers {
 
   // The score of key j, from scale * q.k; the key lies inside the band. slope_of_cap, if given,
   // receives the derivative of the softcap.
-  STROBE_DEVICE f32 score(f32 x, i64 j, f32* slope_of_cap = nullptr, Here here = {}) const {
+  STROBE_DEVICE f32 score(f32 x, int j, f32* slope_of_cap = nullptr, Here here = {}) const {
     if (mod.softcap > 0) {
       const f32 t = tanh(x / mod.softcap);
       if (slope_of_cap) *slope_of_cap = 1.0f - t * t;
       x = mod.softcap * t;
     }
-    const i64 distance = diagonal - j;
+    const int distance = diagonal - j;
     if (mod.alibi) x -= slope * static_cast<f32>(distance < 0 ? -distance : distance);
     if (bias_f32) x += isa::ld_global(bias_f32 + j, here);
     if (bias) x += isa::to_float(isa::ld_global(bias + j, here));
@@ -67,14 +67,14 @@ struct RowDropout {
   core::PhiloxBlock stream;
   u32 i;
 
-  STROBE_DEVICE RowDropout(const Modifiers& m, u64 batch_head, i64 query, Here here = {})
+  STROBE_DEVICE RowDropout(const Modifiers& m, u64 batch_head, int query, Here here = {})
       : i(static_cast<u32>(query)) {
     const u64 seed = m.state ? isa::ld_global(m.state, here) : m.seed;
     const u64 offset = m.state ? isa::ld_global(m.state + 1, here) : m.offset;
     stream = core::dropout_stream(seed, offset, batch_head);
   }
   // Of keys j and j + 1, j even.
-  STROBE_DEVICE void pair(const Modifiers& m, i64 j, f32& first, f32& second) const {
+  STROBE_DEVICE void pair(const Modifiers& m, int j, f32& first, f32& second) const {
     const core::PhiloxBlock bits = core::dropout_bits(stream, i, static_cast<u32>(j / 8));
     const u32 e = static_cast<u32>(j % 8);
     first = core::dropout_draw(bits, e) >= m.keep_threshold ? m.keep_scale : 0.0f;

@@ -12,18 +12,22 @@ namespace strobe::STROBE_TARGET {
 using kernels::Attention;
 using kernels::TensorArg;
 
-STROBE_DEVICE i64 clamp(i64 x, i64 low, i64 high) { return x < low ? low : x > high ? high : x; }
+template <class Int>
+STROBE_DEVICE Int clamp(Int x, Int low, Int high) {
+  return x < low ? low : x > high ? high : x;
+}
 
 // Sequence b as the tensors and the lengths in device memory have it.
 STROBE_DEVICE core::Sequence sequence(const Attention& a, int b, Here here = {}) {
   const kernels::Lengths& n = a.lengths;
   core::Sequence s = {0, 0, n.seqlen_q, n.seqlen_k, n.seqlen_q, a.band};
   if (n.cu_q) {
-    s.q_begin = clamp(isa::ld_global(n.cu_q + b, here), 0, n.total_q);
-    s.rows_q = s.len_q =
-        clamp(isa::ld_global(n.cu_q + b + 1, here), s.q_begin, n.total_q) - s.q_begin;
-    s.k_begin = clamp(isa::ld_global(n.cu_k + b, here), 0, n.total_k);
-    s.len_k = clamp(isa::ld_global(n.cu_k + b + 1, here), s.k_begin, n.total_k) - s.k_begin;
+    s.q_begin = clamp<i64>(isa::ld_global(n.cu_q + b, here), 0, n.total_q);
+    s.k_begin = clamp<i64>(isa::ld_global(n.cu_k + b, here), 0, n.total_k);
+    const i64 q_end = clamp<i64>(isa::ld_global(n.cu_q + b + 1, here), s.q_begin, n.total_q);
+    const i64 k_end = clamp<i64>(isa::ld_global(n.cu_k + b + 1, here), s.k_begin, n.total_k);
+    s.rows_q = s.len_q = static_cast<int>(q_end - s.q_begin);
+    s.len_k = static_cast<int>(k_end - s.k_begin);
   }
   if (n.used_q) s.len_q = clamp(isa::ld_global(n.used_q + b, here), 0, s.len_q);
   if (n.used_k) s.len_k = clamp(isa::ld_global(n.used_k + b, here), 0, s.len_k);
@@ -37,30 +41,31 @@ struct QueryTile {
   int b;
   int head;  // first query head
   int kv_head;
-  u32 pack;
+  int pack;
   i64 first_row;  // packed row of the tile's row 0
 
   STROBE_DEVICE QueryTile(const Attention& a, u32 block, u32 head_batch, int rows, Here here = {}) {
     const u32 packed_heads = static_cast<u32>(a.heads / a.pack);
     b = static_cast<int>(head_batch / packed_heads);
     const int packed_head = static_cast<int>(head_batch % packed_heads);
-    pack = static_cast<u32>(a.pack);
+    pack = a.pack;
     head = packed_head * a.pack;
     kv_head = head / (a.heads / a.kv_heads);
     seq = sequence(a, b, here);
     first_row = static_cast<i64>(block) * rows;
   }
 
-  STROBE_DEVICE i64 query(int row) const {
-    return pack == 1 ? first_row + row : (first_row + row) / pack;
+  // Query and head of a row of the tile.
+  STROBE_DEVICE int query(int row) const {
+    return static_cast<int>(pack == 1 ? first_row + row : (first_row + row) / pack);
   }
   STROBE_DEVICE int head_of(int row) const {
     return pack == 1 ? head : head + static_cast<int>((first_row + row) % pack);
   }
-  STROBE_DEVICE i64 last_query(int rows) const { return core::min(query(rows - 1), seq.len_q - 1); }
+  STROBE_DEVICE int last_query(int rows) const { return core::min(query(rows - 1), seq.len_q - 1); }
 
-  // Element (row, 0) of a tensor [batch, seq, head, dim].
-  STROBE_DEVICE i64 offset(const kernels::Strides& s, i64 i, int h) const {
+  // Element 0 of query i of head h in a tensor [batch, seq, head, dim].
+  STROBE_DEVICE i64 offset(const kernels::Strides& s, int i, int h) const {
     return b * s.batch + (seq.q_begin + i) * s.seq + h * s.head;
   }
 };
