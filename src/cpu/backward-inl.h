@@ -189,8 +189,8 @@ void PanelGradient(const Job& job, const Sequence& seq, BackwardScratch& x, size
   const bool softcap = job.p.softcap > 0 && through_softcap;
   Scores(job, seq, panel, k, d, x.qt + n * d * kPanel, key0, keys, rows, s,
          softcap ? &cap : nullptr);
-  GemmPanel<Order::kRowMajor, Update::kSet>(count, v + rows.begin * e, e, x.dot + n * e * kPanel,
-                                            kPanel, e, dp.row(rows.begin), kQ);
+  GemmPanel<Order::kRowMajor, Update::kSet, Strides{kPanel}>(
+      count, v + rows.begin * e, e, x.dot + n * e * kPanel, kPanel, e, dp.row(rows.begin), kQ);
   if (job.has_dropout()) Dropout(job, panel, key0, rows, keep, true);
   const auto step = job.has_dropout()
                         ? (softcap ? GradientStep<true, true> : GradientStep<true, false>)
@@ -222,8 +222,8 @@ void BlockGradient(const Job& job, const Sequence& seq, BackwardScratch& x, size
       PanelGradient(job, seq, x, n, k, v, key0, keys, rows, true);
       float* dqt = x.dqt + n * d * kPanel;
       if (k_finite) {
-        GemmPanel<Order::kStepMajor, Update::kAdd>(d, k + rows.begin * d, d, ds.row(rows.begin), kQ,
-                                                   rows.end - rows.begin, dqt, kPanel);
+        GemmPanel<Order::kStepMajor, Update::kAdd, Strides{kQ, kPanel}>(
+            d, k + rows.begin * d, d, ds.row(rows.begin), kQ, rows.end - rows.begin, dqt, kPanel);
       } else {
         GemmSkippingZeroRows(d, k, d, ds, rows, dqt);
       }

@@ -204,8 +204,9 @@ HWY_INLINE void ForwardStep(const Job& job, const ForwardItem& item, ForwardScra
               alpha, job.exp_factor());
   if (job.has_dropout()) Dropout(job, panel, key0, rows, s, false);
   if (v_finite) {
-    GemmPanel<Order::kStepMajor, Update::kRescale>(dv, x.v + rows.begin * dv, dv, s.row(rows.begin),
-                                                   s.ld, rows.end - rows.begin, ot, kPanel, alpha);
+    GemmPanel<Order::kStepMajor, Update::kRescale, Strides{kPanel, kPanel}>(
+        dv, x.v + rows.begin * dv, dv, s.row(rows.begin), s.ld, rows.end - rows.begin, ot, kPanel,
+        alpha);
   } else {
     ScaleLanes(ot, dv * kPanel, alpha);
     GemmSkippingZeroRows(dv, x.v, dv, s, rows, ot);

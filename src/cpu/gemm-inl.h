@@ -19,12 +19,24 @@ enum class Order { kRowMajor, kStepMajor };
 // and then added to.
 enum class Update { kSet, kAdd, kRescale };
 
+// Row strides of B and C, where they are known at compile time; 0 elsewhere.
+struct Strides {
+  size_t b = 0, c = 0;
+};
+
+// Steps per turn of the inner loop. Instructions are what counts: next to 12 multiply-adds and 8
+// loads, a turn's own 4 are many for a core that shares its issue slots with another thread. With
+// 12 rows, more steps than 2 need more addresses than there are registers.
+constexpr size_t kUnroll = kRows == 6 ? 8 : 2;
+
 // One register tile: kR rows x kPanel columns over `steps` steps.
-template <size_t kR, Order kOrder, Update kUpdate>
+template <size_t kR, Order kOrder, Update kUpdate, Strides kLd>
 HWY_INLINE void GemmTile(const float* HWY_RESTRICT a, size_t lda, const float* HWY_RESTRICT b,
                          size_t ldb, size_t steps, float* HWY_RESTRICT c, size_t ldc,
                          const float* HWY_RESTRICT rescale) {
   const Tag d;
+  if constexpr (kLd.b != 0) ldb = kLd.b;
+  if constexpr (kLd.c != 0) ldc = kLd.c;
   Vec acc[kR][2];
   if constexpr (kUpdate == Update::kSet) {
     for (size_t r = 0; r < kR; ++r) acc[r][0] = acc[r][1] = hn::Zero(d);
@@ -41,6 +53,7 @@ HWY_INLINE void GemmTile(const float* HWY_RESTRICT a, size_t lda, const float* H
       }
     }
   }
+#pragma GCC unroll kUnroll
   for (size_t k = 0; k < steps; ++k) {
     const Vec b0 = hn::Load(d, b), b1 = hn::Load(d, b + kLanes);
     b += ldb;
@@ -59,30 +72,31 @@ HWY_INLINE void GemmTile(const float* HWY_RESTRICT a, size_t lda, const float* H
 }
 
 // The last rows % kRows rows.
-template <size_t kR, Order kOrder, Update kUpdate>
+template <size_t kR, Order kOrder, Update kUpdate, Strides kLd>
 HWY_INLINE void GemmTail(size_t rows, const float* a, size_t lda, const float* b, size_t ldb,
                          size_t steps, float* c, size_t ldc, const float* rescale) {
   if constexpr (kR > 0) {
     if (rows == kR) {
-      GemmTile<kR, kOrder, kUpdate>(a, lda, b, ldb, steps, c, ldc, rescale);
+      GemmTile<kR, kOrder, kUpdate, kLd>(a, lda, b, ldb, steps, c, ldc, rescale);
     } else {
-      GemmTail<kR - 1, kOrder, kUpdate>(rows, a, lda, b, ldb, steps, c, ldc, rescale);
+      GemmTail<kR - 1, kOrder, kUpdate, kLd>(rows, a, lda, b, ldb, steps, c, ldc, rescale);
     }
   }
 }
 
 // C[rows][kPanel] (row stride ldc) from A and B[steps][kPanel] (row stride ldb). b, c and rescale
 // are vector-aligned, ldb and ldc multiples of the vector.
-template <Order kOrder, Update kUpdate>
+template <Order kOrder, Update kUpdate, Strides kLd = Strides{}>
 HWY_NOINLINE void GemmPanel(size_t rows, const float* a, size_t lda, const float* b, size_t ldb,
                             size_t steps, float* c, size_t ldc, const float* rescale = nullptr) {
   const size_t a_step = kOrder == Order::kRowMajor ? lda : 1;
   size_t r = 0;
   for (; r + kRows <= rows; r += kRows) {
-    GemmTile<kRows, kOrder, kUpdate>(a + r * a_step, lda, b, ldb, steps, c + r * ldc, ldc, rescale);
+    GemmTile<kRows, kOrder, kUpdate, kLd>(a + r * a_step, lda, b, ldb, steps, c + r * ldc, ldc,
+                                          rescale);
   }
-  GemmTail<kRows - 1, kOrder, kUpdate>(rows - r, a + r * a_step, lda, b, ldb, steps, c + r * ldc,
-                                       ldc, rescale);
+  GemmTail<kRows - 1, kOrder, kUpdate, kLd>(rows - r, a + r * a_step, lda, b, ldb, steps,
+                                            c + r * ldc, ldc, rescale);
 }
 
 }  // namespace strobe::cpu::HWY_NAMESPACE

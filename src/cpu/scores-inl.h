@@ -181,9 +181,17 @@ HWY_NOINLINE void ApplyScale(const ScoreTile& s, RowRange rows, float scale) {
 HWY_NOINLINE void Scores(const Job& job, const Sequence& seq, const Panel& panel, const float* k,
                          size_t ldk, const float* qt, int64_t key0, size_t n, RowRange rows,
                          const ScoreTile& s, const ScoreTile* softcap_slope) {
-  GemmPanel<Order::kRowMajor, Update::kSet>(rows.end - rows.begin, k + rows.begin * ldk, ldk, qt,
-                                            kPanel, static_cast<size_t>(job.p.head_dim),
-                                            s.row(rows.begin), s.ld);
+  const auto d = static_cast<size_t>(job.p.head_dim);
+  const size_t count = rows.end - rows.begin;
+  k += rows.begin * ldk;
+  float* st = s.row(rows.begin);
+  if (s.ld == kPanel) {
+    GemmPanel<Order::kRowMajor, Update::kSet, Strides{kPanel, kPanel}>(count, k, ldk, qt, kPanel, d,
+                                                                       st, s.ld);
+  } else {
+    GemmPanel<Order::kRowMajor, Update::kSet, Strides{kPanel}>(count, k, ldk, qt, kPanel, d, st,
+                                                               s.ld);
+  }
   // The first step that touches the scores scales them.
   const bool softcap = job.p.softcap > 0, alibi = job.p.alibi != STROBE_ALIBI_NONE;
   if (softcap) ApplySoftcap(s, rows, job.score_scale, job.softcap, softcap_slope);
