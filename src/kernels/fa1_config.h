@@ -20,24 +20,24 @@ struct Fa1Config {
 constexpr int kFa1Sram = 64 * 1024;
 
 // Algorithm 1, line 1, for M elements of 2 bytes: B_c = M / 4d, B_r = min(B_c, d). mma.sync tiles
-// make B_c a multiple of 16 keys per warp and B_r one of 16 rows; a lane's registers hold S for 64
-// rows at most.
+// make B_c a multiple of 16 keys per warp and B_r one of 16 rows; the registers that S takes limit
+// B_r to max_rows.
 STROBE_HOST_DEVICE constexpr Fa1Config fa1_config(core::Dtype dtype, int head_dim, int sram_bytes,
-                                                  int warp_keys) {
+                                                  int warp_keys, int max_rows) {
   const int wanted = sram_bytes / 2 / (4 * head_dim);
   const int warps = core::max(1, core::min(16, wanted / warp_keys));
   const int keys = core::max(16, core::min(warp_keys, wanted) / 16 * 16);
-  const int rows = core::min(core::min(warps * keys, head_dim), 64);
+  const int rows = core::min(core::min(warps * keys, head_dim), max_rows);
   return {dtype, head_dim, core::max(16, rows / 16 * 16), warps * keys, warps};
 }
 STROBE_HOST_DEVICE constexpr Fa1Config fa1_fwd_config(core::Dtype dtype, int head_dim,
                                                       int sram_bytes = kFa1Sram) {
-  return fa1_config(dtype, head_dim, sram_bytes, head_dim > 64 ? 16 : 32);
+  return fa1_config(dtype, head_dim, sram_bytes, head_dim > 64 ? 16 : 32, 64);
 }
-// dK and dV of a warp's keys stay in registers, hence 16 keys.
+// dK and dV of a warp's keys stay in registers, hence 16 keys and 32 rows.
 STROBE_HOST_DEVICE constexpr Fa1Config fa1_bwd_config(core::Dtype dtype, int head_dim,
                                                       int sram_bytes = kFa1Sram) {
-  return fa1_config(dtype, head_dim, sram_bytes, 16);
+  return fa1_config(dtype, head_dim, sram_bytes, 16, 32);
 }
 
 // Rows of float32 workspace: row `offset(run, i, h)` of O or dQ has run_dim columns.

@@ -111,7 +111,7 @@ struct Fa1Fwd {
     s.clear();
     const WarpKeys k_w = {k_tile().base + warp * WarpKeys::kBytes};
     const WarpKeys v_w = {v_tile().base + warp * WarpKeys::kBytes};
-    mma<T, C.head_dim>(
+    multiply_add<T, C.head_dim>(
         s, [&](int mt, int k) { return load_a(q_tile(stage), 16 * mt, k, lane); },
         [&](int n, int k) { return load_b(k_w, 16 * n, k, lane); });
     const int warp_key0 = key0 + static_cast<int>(warp) * C.warp_keys();
@@ -126,10 +126,10 @@ struct Fa1Fwd {
     for (int slab = 0; slab < C.block_m / 16; ++slab) {
       Accumulator<16, C.head_dim> pv;
       pv.clear();
-      mma<T, C.warp_keys()>(
-          pv, [&](int, int k) { return as_a<T>(s, slab, k); },
+      multiply_add<T, C.warp_keys()>(
+          pv, [&](int, int k) { return rounded_a<T>(s, slab, k); },
           [&](int n, int k) { return load_b_transposed(v_w, 16 * n, k, lane); });
-      partials().put(warp, pv, lane);
+      partials().put(warp, pv, 0, lane);
       isa::cta_sync();  // C: every warp's part of P V, the rows' factors
       update_o(16 * slab);
       if (slab + 1 < C.block_m / 16) isa::cta_sync();  // D: the parts are read
@@ -149,7 +149,7 @@ struct Fa1Fwd {
 
   STROBE_DEVICE void load_q(int i, int stage) {
     const T* q = static_cast<const T*>(p.q.data);
-    copy_tile<kThreads>(
+    load_rows<kThreads>(
         q_tile(stage),
         [&](int r) -> const T* {
           const int query = i * C.block_m + r;
@@ -168,8 +168,8 @@ struct Fa1Fwd {
         return key < tile.seq.len_k ? base + key * t.stride.seq : nullptr;
       };
     };
-    copy_tile<kThreads>(k_tile(), row(p.k), p.a.head_dim, p.a.vector_loads);
-    copy_tile<kThreads>(v_tile(), row(p.v), p.a.head_dim_v, p.a.vector_loads);
+    load_rows<kThreads>(k_tile(), row(p.k), p.a.head_dim, p.a.vector_loads);
+    load_rows<kThreads>(v_tile(), row(p.v), p.a.head_dim_v, p.a.vector_loads);
   }
 
   STROBE_DEVICE void initialise() {

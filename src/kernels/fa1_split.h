@@ -4,8 +4,7 @@
 #ifndef STROBE_SRC_KERNELS_FA1_SPLIT_H_
 #define STROBE_SRC_KERNELS_FA1_SPLIT_H_
 
-#include "tile/copy.h"
-#include "tile/fragment.h"
+#include "kernels/plain_product.h"
 #include "tile/tile_rows.h"
 
 namespace strobe::STROBE_TARGET {
@@ -39,14 +38,16 @@ struct PartialSlabs {
   STROBE_DEVICE u32 at(u32 warp, int row, int col) const {
     return base + (warp * 16 + static_cast<u32>(row)) * kRowBytes + static_cast<u32>(col) * 4;
   }
-  STROBE_DEVICE void put(u32 warp, const Accumulator<16, kCols>& x, u32 lane,
+  // Columns from first_col on.
+  template <int kN>
+  STROBE_DEVICE void put(u32 warp, const Accumulator<16, kN>& x, int first_col, u32 lane,
                          Here here = {}) const {
-    using Part = Accumulator<16, kCols>;
+    using Part = Accumulator<16, kN>;
     STROBE_UNROLL
     for (int n = 0; n < Part::kNTiles; ++n) {
       STROBE_UNROLL
       for (int r = 0; r < 2; ++r) {
-        isa::st_shared(at(warp, Part::row(r, lane), Part::col(2 * n, lane)),
+        isa::st_shared(at(warp, Part::row(r, lane), first_col + Part::col(2 * n, lane)),
                        f32x2{x.x[0][n][2 * r], x.x[0][n][2 * r + 1]}, here);
       }
     }
