@@ -3,8 +3,8 @@
 #include <sys/mman.h>
 
 #include <boost/context/detail/fcontext.hpp>
+#include <cstdint>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -13,6 +13,12 @@
 #define STROBE_FIBER_ASAN 1
 #else
 #define STROBE_FIBER_ASAN 0
+#endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#define STROBE_FIBER_TSAN 1
+#else
+#define STROBE_FIBER_TSAN 0
 #endif
 
 namespace strobe::emu {
@@ -60,6 +66,13 @@ StackPool& stacks() {
   return pool;
 }
 
+// Where a fiber's frames begin, below the top of its stack. Lanes of a warp run
+// the same code in turn: were their frames to lie at the same place of their
+// pages, they would share a few sets of the cache.
+std::size_t colour(const void* stack) {
+  return reinterpret_cast<std::uintptr_t>(stack) / (kGuardBytes + Fiber::kStackBytes) * 1088 % 8192;
+}
+
 struct Switch {
   Fiber* from;
   Fiber* to;
@@ -68,12 +81,26 @@ struct Switch {
 }  // namespace
 
 struct FiberEntry {
+  static void jump(Fiber& from, Fiber& to, [[maybe_unused]] bool for_good) {
+    Switch s = {&from, &to};
+#if STROBE_FIBER_ASAN
+    __sanitizer_start_switch_fiber(for_good ? nullptr : &from.fake_stack_, to.bottom_, to.size_);
+    from.suspended_ = !for_good;
+    to.suspended_ = false;
+#endif
+#if STROBE_FIBER_TSAN
+    if (!from.tsan_) from.tsan_ = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(to.tsan_, 0);
+#endif
+    arrive(context::jump_fcontext(to.context_, &s));
+  }
   // What every switch does on arrival: note where the other fiber stopped.
   static Fiber* arrive(context::transfer_t transfer) {
     const Switch s = *static_cast<Switch*>(transfer.data);
     s.from->context_ = transfer.fctx;
 #if STROBE_FIBER_ASAN
-    __sanitizer_finish_switch_fiber(s.to->asan_stack_, &s.from->asan_bottom_, &s.from->asan_size_);
+    __sanitizer_finish_switch_fiber(s.to->fake_stack_, &s.from->bottom_, &s.from->size_);
+    if (s.to->given_up_) jump(*s.to, *s.from, true);
 #endif
     return s.to;
   }
@@ -83,13 +110,10 @@ struct FiberEntry {
   }
 };
 
-Fiber::Fiber(Fiber&& other) noexcept
-    : stack_(std::exchange(other.stack_, nullptr)),
-      context_(other.context_),
-      entry_(other.entry_),
-      argument_(other.argument_) {}
-
 Fiber::~Fiber() {
+#if STROBE_FIBER_TSAN
+  if (stack_ && tsan_) __tsan_destroy_fiber(tsan_);
+#endif
   if (stack_) stacks().give(stack_);
 }
 
@@ -98,23 +122,35 @@ bool Fiber::start(void (*entry)(void*), void* argument) {
   if (!stack_) return false;
   entry_ = entry;
   argument_ = argument;
-  context_ = context::make_fcontext(static_cast<char*>(stack_) + kStackBytes, kStackBytes,
-                                    FiberEntry::run);
+  context_ = context::make_fcontext(static_cast<char*>(stack_) + kStackBytes - colour(stack_),
+                                    kStackBytes - colour(stack_), FiberEntry::run);
 #if STROBE_FIBER_ASAN
   __asan_unpoison_memory_region(stack_, kStackBytes);
-  asan_bottom_ = stack_;
-  asan_size_ = kStackBytes;
-  asan_stack_ = nullptr;
+  bottom_ = stack_;
+  size_ = kStackBytes;
+  fake_stack_ = nullptr;
+  suspended_ = given_up_ = false;
+#endif
+#if STROBE_FIBER_TSAN
+  if (tsan_) __tsan_destroy_fiber(tsan_);
+  tsan_ = __tsan_create_fiber(0);
 #endif
   return true;
 }
 
-void Fiber::switch_to(Fiber& from, Fiber& to) {
-  Switch s = {&from, &to};
+void Fiber::switch_to(Fiber& from, Fiber& to) { FiberEntry::jump(from, to, false); }
+
+void Fiber::leave_for(Fiber& from, Fiber& to) {
+  FiberEntry::jump(from, to, true);
+  __builtin_unreachable();
+}
+
+void Fiber::give_up([[maybe_unused]] Fiber& from) {
 #if STROBE_FIBER_ASAN
-  __sanitizer_start_switch_fiber(&from.asan_stack_, to.asan_bottom_, to.asan_size_);
+  if (!suspended_) return;
+  given_up_ = true;
+  switch_to(from, *this);
 #endif
-  FiberEntry::arrive(context::jump_fcontext(to.context_, &s));
 }
 
 }  // namespace strobe::emu

@@ -70,6 +70,20 @@ bool Memory::zero(void* base, std::uint64_t bytes) {
   return true;
 }
 
+void Memory::begin_launch() {
+  std::size_t number = 0;
+  for (Tensor& t : tensors_) t.number = number++;
+}
+
+void Memory::add_traffic(const std::vector<TensorTraffic>& traffic) {
+  for (Tensor& t : tensors_) {
+    if (t.number >= traffic.size()) continue;
+    t.traffic.bytes_read += traffic[t.number].bytes_read;
+    t.traffic.bytes_written += traffic[t.number].bytes_written;
+    t.traffic.bytes_reduced += traffic[t.number].bytes_reduced;
+  }
+}
+
 void Memory::end_launch() {
   for (Tensor& t : tensors_) {
     if (t.kind != TensorKind::kInput) t.shadow.end_launch();

@@ -1,4 +1,5 @@
-// Device memory as a kernel may see it: the registered tensors and nothing else.
+// Device memory as a kernel may see it: the registered tensors and nothing
+// else.
 #ifndef STROBE_SRC_EMU_MEMORY_H_
 #define STROBE_SRC_EMU_MEMORY_H_
 
@@ -7,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "emu/report.h"
 #include "emu/shadow.h"
@@ -24,10 +26,11 @@ struct Tensor {
   char* base;
   std::uint64_t bytes;
   TensorKind kind;
-  Shadow shadow;  // of outputs and state
+  std::size_t number;  // among the tensors of a launch
+  Shadow shadow;       // of outputs and state
   std::mutex mutex;
   // Clocks released at synchronisation words of this tensor, by address.
-  std::unordered_map<std::uintptr_t, VectorClock> released;
+  std::unordered_map<std::uintptr_t, Clock> released;
 
   bool holds(std::uintptr_t address, std::uint64_t size) const {
     const auto begin = reinterpret_cast<std::uintptr_t>(base);
@@ -46,7 +49,9 @@ class Memory {
   // A memset in stream order: the host writes bytes of value 0.
   bool zero(void* base, std::uint64_t bytes);
 
+  void begin_launch();
   void end_launch();
+  void add_traffic(const std::vector<TensorTraffic>& traffic);  // by Tensor::number
   void add_traffic_to(Report& report) const;
 
  private:

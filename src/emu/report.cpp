@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <string_view>
 
 namespace strobe::emu {
 
@@ -57,6 +58,26 @@ void Report::add(Hazard hazard) {
     return;
   }
   hazards.push_back(std::move(hazard));
+}
+
+void Report::add_hits(const Here& here, std::uint64_t count) {
+  for (LineHits& known : lines) {
+    if (known.here.line == here.line && std::strcmp(known.here.file, here.file) == 0) {
+      known.count += count;
+      return;
+    }
+  }
+  lines.push_back({here, count});
+}
+
+std::uint64_t Report::hits(const char* file, int first, int last) const {
+  std::uint64_t count = 0;
+  for (const LineHits& l : lines) {
+    if (l.here.line >= first && l.here.line <= last &&
+        std::string_view(l.here.file).ends_with(file))
+      count += l.count;
+  }
+  return count;
 }
 
 std::string Report::text() const {

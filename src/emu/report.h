@@ -1,4 +1,5 @@
-// What a run on the emulator reports: hazards, and counts of everything a GPU would have done.
+// What a run on the emulator reports: hazards, and counts of everything a GPU
+// would have done.
 #ifndef STROBE_SRC_EMU_REPORT_H_
 #define STROBE_SRC_EMU_REPORT_H_
 
@@ -10,7 +11,8 @@
 
 namespace strobe::emu {
 
-// Where in the kernel source an operation stands. The default is the caller's own place.
+// Where in the kernel source an operation stands. The default is the caller's
+// own place.
 struct Here {
   const char* file;
   int line;
@@ -44,9 +46,12 @@ struct Counters {
   std::uint64_t ops[static_cast<int>(core::Op::kCount)] = {};
   std::uint64_t shared_bytes_read = 0;
   std::uint64_t shared_bytes_written = 0;
-  std::uint64_t shared_wavefronts = 0;  // of ldmatrix: 1 per 8 rows without bank conflicts
-  std::uint64_t bank_conflicts = 0;     // wavefronts beyond those
-  std::uint64_t cross_warp_bytes = 0;   // read from shared memory, written by another warp
+  // Passes over the banks of shared memory: each serves every bank once.
+  // Without conflicts ldmatrix needs one per 8 rows, other accesses one per 128
+  // bytes that a warp touches.
+  std::uint64_t shared_wavefronts = 0;
+  std::uint64_t bank_conflicts = 0;    // wavefronts beyond those
+  std::uint64_t cross_warp_bytes = 0;  // read from shared memory, written by another warp
   std::uint64_t shuffles = 0;
   std::uint64_t barriers = 0;  // arrivals of threads at named barriers
   std::uint64_t atomics = 0;
@@ -63,15 +68,26 @@ struct TensorTraffic {
   std::uint64_t bytes_reduced = 0;  // atomics and reductions
 };
 
+// How often threads executed operations that stand on one line.
+struct LineHits {
+  Here here;
+  std::uint64_t count;
+};
+
 struct Report {
   std::vector<Hazard> hazards;  // at most kMaxHazards, one per kind and place
   std::uint64_t hazards_dropped = 0;
   Counters counters;
   std::vector<TensorTraffic> tensors;
+  std::vector<LineHits> lines;
 
   static constexpr std::size_t kMaxHazards = 32;
   bool clean() const { return hazards.empty(); }
   void add(Hazard hazard);
+  void add_hits(const Here& here, std::uint64_t count);
+  // Executions of operations on lines [first, last] of files whose path ends in
+  // `file`: which branches of a kernel have run.
+  std::uint64_t hits(const char* file, int first, int last) const;
   std::string text() const;  // of the hazards; empty when clean
 };
 
