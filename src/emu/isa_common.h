@@ -21,6 +21,7 @@ STROBE_DEVICE u32 grid_size() { return emu::grid_size(); }
 STROBE_DEVICE u32 warp_id(Here here = {}) {
   return emu::shuffle(thread_id() / kWarpThreads, 0, here);
 }
+STROBE_DEVICE u32 opaque(u32 x) { return x; }
 STROBE_DEVICE void count(core::Op op, u32 n = 1) { emu::count(op, n); }
 
 STROBE_DEVICE void cta_sync(Here here = {}) { emu::barrier(0, 0, true, here); }

@@ -37,6 +37,12 @@ STROBE_DEVICE void mma_m16n8k16<f16>(f32 (&d)[4], const u32x4& a, u32 b0, u32 b1
   emu::mma_m16n8k16(false, d, a, b0, b1, here);
 }
 
+template <class T>
+STROBE_DEVICE void mma_m16n8k16_first(f32 (&d)[4], const u32x4& a, u32 b0, u32 b1, Here here = {}) {
+  d[0] = d[1] = d[2] = d[3] = 0;
+  mma_m16n8k16<T>(d, a, b0, b1, here);
+}
+
 }  // namespace strobe::STROBE_TARGET::isa
 
 #endif  // STROBE_SRC_EMU_ISA_SM80_H_

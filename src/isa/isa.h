@@ -29,6 +29,12 @@ using core::u64;
 using core::u8;
 using core::Vec;
 
+// A compile-time value as an argument.
+template <auto kValue>
+struct Constant {
+  static constexpr auto value = kValue;
+};
+
 constexpr u32 kWarpThreads = 32;
 constexpr u32 kFullWarp = 0xFFFFFFFFu;
 

@@ -6,7 +6,8 @@
 
 namespace strobe::kernels {
 
-// kPlain: scale, band, sinks, GQA, lengths. kFull: whatever Modifiers hold as well.
+// kPlain: scale > 0, band, sinks, GQA, lengths, and rows of whole 16-byte chunks. kFull: whatever
+// Modifiers hold, any scale and any alignment.
 enum class Features { kPlain, kFull };
 
 struct Fa2FwdConfig {
@@ -16,7 +17,6 @@ struct Fa2FwdConfig {
   int block_m;   // query rows of a CTA
   int block_n;   // keys of a step
   int warps;     // each takes block_m / warps rows (split-Q)
-  int stages;    // K and V blocks in flight
   int min_ctas;  // per SM
 
   STROBE_HOST_DEVICE constexpr int warp_rows() const { return block_m / warps; }
@@ -25,13 +25,8 @@ struct Fa2FwdConfig {
 // Chosen by measurement: docs/design/fa2.md.
 STROBE_HOST_DEVICE constexpr Fa2FwdConfig fa2_fwd_config(core::Dtype dtype, int head_dim,
                                                          Features features) {
-  Fa2FwdConfig c = {dtype, head_dim, features, 128, 64, 4, 2, 2};
-  if (head_dim > 128) {
-    c.warps = 8;
-    c.stages = head_dim > 192 ? 1 : 2;
-    c.min_ctas = 1;
-  }
-  return c;
+  if (head_dim > 128) return {dtype, head_dim, features, 128, 64, 8, 1};
+  return {dtype, head_dim, features, 128, head_dim > 64 ? 32 : 64, 4, 2};
 }
 
 }  // namespace strobe::kernels

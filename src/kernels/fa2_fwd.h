@@ -1,17 +1,16 @@
 // FlashAttention-2, forward, for mma.sync machines (Ampere and later).
 //
 // One CTA takes block_m query rows of one head (or of a group's heads, packed) and walks over the
-// keys; its warps split the rows (split-Q), so none exchanges anything with another. Per block j,
-// last to first:
+// keys, last block first; its warps split the rows (split-Q), so none exchanges anything with
+// another. The walk is a pipeline: the softmax of block j is worked on while the tensor core
+// multiplies P and V of the block before.
 //
-//     wait for K_j, V_j                 all threads, one barrier
-//     start loading K_(j-1), V_(j-1)    cp.async, into the other stage
-//     S = Q K_j^T                       mma.sync, float32
-//     mask S                            in blocks that the band or the sequence's end cuts
-//     P = exp(S - m), l, O *= rescale   OnlineSoftmax, O un-normalised
-//     O += P V_j
+//     tensor core    S = Q K_j^T            O += P V_(j+1)              S = Q K_(j-1)^T ...
+//     warp           mask, m                P_j = exp(S - m), l         ...
+//     copies         K_(j-1), V_j on their way
 //
-// and once at the end O / l, LSE = m + log l. (FlashAttention-2, algorithm 1.)
+// and once at the end O / l, LSE = m + log l. (FlashAttention-2, algorithm 1; the overlap within a
+// warp is FlashAttention-3's, section 3.2, here on synchronous instructions.)
 #ifndef STROBE_SRC_KERNELS_FA2_FWD_H_
 #define STROBE_SRC_KERNELS_FA2_FWD_H_
 
@@ -27,6 +26,7 @@
 
 namespace strobe::STROBE_TARGET {
 
+using kernels::fa2_fwd_config;
 using kernels::Fa2FwdConfig;
 using kernels::Features;
 using kernels::ForwardParams;
@@ -39,26 +39,26 @@ struct Fa2Fwd {
   using KTile = SmemTile<T, C.block_n, C.head_dim>;
   using WarpS = Accumulator<C.warp_rows(), C.block_n>;
   using WarpO = Accumulator<C.warp_rows(), C.head_dim>;
+  using Loader = BlockLoader<C.warps * 32, KTile, T>;
+  using WarpP = OperandA<T, C.warp_rows(), C.block_n>;
   static constexpr int kThreads = C.warps * 32;
   static constexpr int kMinCtas = C.min_ctas;
+  static constexpr int kBlockM = C.block_m, kBlockN = C.block_n;
   static constexpr int kRows = WarpS::kRowsPerLane;
+  static constexpr int kPvSteps = C.block_n / 16 * C.head_dim / 16;
   static constexpr bool kFull = C.features == Features::kFull;
 
-  // Shared memory: Q (later O), then K and V of each stage.
-  static constexpr int kSharedBytes = QTile::kBytes + 2 * C.stages * KTile::kBytes;
+  // Shared memory: Q (later O), then two blocks each of K and V.
+  static constexpr int kSharedBytes = QTile::kBytes + 4 * KTile::kBytes;
   STROBE_DEVICE static QTile q_tile() { return {isa::shared_base()}; }
-  STROBE_DEVICE static KTile k_tile(int stage) {
-    return {isa::shared_base() + QTile::kBytes + 2 * stage * KTile::kBytes};
+  STROBE_DEVICE static KTile k_tile(int j) {
+    return {isa::shared_base() + QTile::kBytes + (j & 1) * KTile::kBytes};
   }
-  STROBE_DEVICE static KTile v_tile(int stage) { return {k_tile(stage).base + KTile::kBytes}; }
+  STROBE_DEVICE static KTile v_tile(int j) { return {k_tile(j).base + 2 * KTile::kBytes}; }
 
   STROBE_DEVICE static void run(const Params& p) {
-    const core::LongestFirst order = {
-        p.m_blocks, static_cast<u32>(p.a.batch * (p.a.heads / p.a.pack)), p.heads_in_l2};
-    const core::TileIndex index = order(isa::cta_id());
-    const QueryTile tile(p.a, index.block, index.head_batch, C.block_m);
-    if (tile.query(0) >= tile.seq.rows_q) return;
-    Fa2Fwd(p, tile).attend();
+    const QueryTile tile = tile_of(p, isa::cta_id());
+    if (tile.query(0) < tile.seq.rows_q) Fa2Fwd(p, tile).attend();
   }
 
  private:
@@ -66,7 +66,13 @@ struct Fa2Fwd {
   const QueryTile& tile;
   const u32 lane;
   const int warp_row;  // first row of this warp
-  core::TileKeys keys;
+  const core::TileKeys keys;
+
+  STROBE_DEVICE static QueryTile tile_of(const Params& p, u32 cta) {
+    const u32 head_batches = static_cast<u32>(p.a.batch * (p.a.heads / p.a.pack));
+    const core::TileIndex index = core::LongestFirst{p.m_blocks, head_batches, p.heads_in_l2}(cta);
+    return QueryTile(p.a, index.block, index.head_batch, C.block_m);
+  }
 
   STROBE_DEVICE Fa2Fwd(const Params& params, const QueryTile& t)
       : p(params),
@@ -79,74 +85,100 @@ struct Fa2Fwd {
     WarpO o;
     o.clear();
     OnlineSoftmax<kRows> softmax(kFull ? 1.0f : p.a.scale);
-    const int first = keys.any.begin / C.block_n;
-    const int end = keys.any.empty() ? first : ceil_div(keys.any.end, C.block_n);
-    if (end > first) {
-      load_q();
-      load_kv(end - 1, 0);
-    }
-    int stage = 0;
-    for (int j = end - 1; j >= first; --j) {
+    if (!keys.any.empty()) walk(o, softmax);
+    finish(o, softmax, tile_of(p, isa::opaque(isa::cta_id())));
+  }
+
+  STROBE_DEVICE void walk(WarpO& o, OnlineSoftmax<kRows>& softmax) {
+    const int first = keys.any.begin / C.block_n, last = (keys.any.end - 1) / C.block_n;
+    Loader k_loader = loader(p.k, last, p.a.head_dim), v_loader = loader(p.v, last, p.a.head_dim_v);
+    WarpS s;
+    WarpP prob;
+
+    // S of block j; meanwhile K_(j-1) and V_j are on their way.
+    const auto multiply_qk = [&](int j) {
       isa::cp_async_wait<0>();
-      isa::cta_sync();  // K_j and V_j are there; the other stage is read by nobody
-      const int next = C.stages == 1 ? 0 : 1 - stage;
-      if (C.stages > 1 && j > first) load_kv(j - 1, next);
+      isa::cta_sync();  // K_j and V_(j+1) are there; what they take the place of is done with
+      load(k_loader, k_tile(j - 1), j - 1);
+      load(v_loader, v_tile(j), j);
+      isa::cp_async_commit();
+      mma<T, C.head_dim, Accumulate::kNo>(s, ReadA(q_tile(), lane, warp_row),
+                                          ReadB(k_tile(j), lane), [](int) {});
+    };
+    const auto step = [&](int j, auto cut) {
+      multiply_qk(j);
+      if (cut.value) modify_and_mask(s, j * C.block_n);
+      const bool moved = softmax.update_max(s);
+      multiply_pv(o, prob, j + 1, [&](int i) { softmax.template exponentiate<kPvSteps>(s, i); });
+      if (moved) softmax.rescale(o);
+      drop(s, j);
+      prob.round(s);
+    };
 
-      WarpS s;
-      s.clear();
-      mma<T, C.head_dim>(
-          s, [&](int m, int k) { return load_a(q_tile(), warp_row + 16 * m, k, lane); },
-          [&](int n, int k) { return load_b(k_tile(stage), 16 * n, k, lane); });
-      modify_and_mask(s, j * C.block_n);
-      softmax.step(s, o);
-      drop(s, j * C.block_n);
-      mma<T, C.block_n>(
-          o, [&](int m, int k) { return as_a<T>(s, m, k); },
-          [&](int n, int k) { return load_b_transposed(v_tile(stage), 16 * n, k, lane); });
+    load_q();
+    load(k_loader, k_tile(last), last);
+    isa::cp_async_commit();
+    multiply_qk(last);
+    modify_and_mask(s, last * C.block_n);
+    softmax.update_max(s);  // O is still zero
+    softmax.template exponentiate<1>(s, 0);
+    drop(s, last);
+    prob.round(s);
 
-      if (C.stages == 1 && j > first) {
-        isa::cta_sync();
-        load_kv(j - 1, 0);
-      }
-      stage = next;
+    // Blocks that the band or an end of the sequence cuts, then those that every row sees whole,
+    // then cut ones again.
+    int j = last - 1;
+    while (j >= first) {
+      STROBE_NO_UNROLL
+      for (; j >= first && !whole(j); --j) step(j, Constant<true>());
+      STROBE_NO_UNROLL
+      for (; j >= first && whole(j); --j) step(j, Constant<false>());
     }
-    finish(o, softmax);
+    isa::cp_async_wait<0>();
+    isa::cta_sync();
+    multiply_pv(o, prob, first, [](int) {});
+  }
+
+  STROBE_DEVICE bool whole(int j) const {
+    return !kFull && j * C.block_n >= keys.all.begin && (j + 1) * C.block_n <= keys.all.end;
+  }
+
+  template <class Between>
+  STROBE_DEVICE void multiply_pv(WarpO& o, const WarpP& prob, int j, Between between) {
+    mma<T, C.block_n, Accumulate::kYes>(
+        o, [&](int m, int k) { return prob.x[m][k]; }, ReadBTransposed(v_tile(j), lane), between);
   }
 
   STROBE_DEVICE void load_q() {
     const T* q = static_cast<const T*>(p.q.data);
-    copy_tile<kThreads>(
+    gather_tile<kThreads>(
         q_tile(),
         [&](int row) {
           const int i = tile.query(row);
           return i < tile.seq.len_q ? q + tile.offset(p.q.stride, i, tile.head_of(row)) : nullptr;
         },
-        p.a.head_dim, p.a.vector_loads);
+        p.a.head_dim, !kFull || p.a.vector_loads);
   }
 
+  STROBE_DEVICE Loader loader(const TensorArg& t, int j, int dim) const {
+    return {static_cast<const T*>(t.data) + tile.b * t.stride.batch +
+                (tile.seq.k_begin + j * C.block_n) * t.stride.seq + tile.kv_head * t.stride.head,
+            t.stride.seq, dim};
+  }
   // Keys that no row of the tile sees are zeros: nothing of them reaches an output, NaN neither.
-  STROBE_DEVICE void load_kv(int j, int stage) {
-    const auto row = [&](const TensorArg& t) {
-      const T* base = static_cast<const T*>(t.data) + tile.b * t.stride.batch +
-                      tile.seq.k_begin * t.stride.seq + tile.kv_head * t.stride.head;
-      return [=, this](int r) -> const T* {
-        const int key = j * C.block_n + r;
-        return key >= keys.any.begin && key < keys.any.end ? base + key * t.stride.seq : nullptr;
-      };
-    };
-    copy_tile<kThreads>(k_tile(stage), row(p.k), p.a.head_dim, p.a.vector_loads);
-    copy_tile<kThreads>(v_tile(stage), row(p.v), p.a.head_dim_v, p.a.vector_loads);
-    isa::cp_async_commit();
+  STROBE_DEVICE void load(Loader& loader, const KTile& to, int j) {
+    const int begin = keys.any.begin - j * C.block_n, end = keys.any.end - j * C.block_n;
+    if (!kFull || p.a.vector_loads) {
+      loader.load(to, begin, end);
+    } else {
+      loader.load_scalar(to, begin, end);
+    }
   }
 
   STROBE_DEVICE int row(int i) const { return warp_row + WarpS::row(i, lane); }
 
   // Scores to their final values, then -inf where the row does not see the key.
   STROBE_DEVICE void modify_and_mask(WarpS& s, int key0) {
-    const bool whole = key0 >= keys.all.begin && key0 + C.block_n <= keys.all.end;
-    if constexpr (!kFull) {
-      if (whole) return;
-    }
     STROBE_UNROLL
     for (int i = 0; i < kRows; ++i) {
       const int query = tile.query(row(i));
@@ -172,7 +204,7 @@ struct Fa2Fwd {
   }
 
   // P times the dropout factors; l, and so LSE, is of P before.
-  STROBE_DEVICE void drop(WarpS& s, int key0) {
+  STROBE_DEVICE void drop(WarpS& s, int j) {
     if constexpr (kFull) {
       if (p.a.mod.keep_threshold == 0) return;
       STROBE_UNROLL
@@ -182,7 +214,7 @@ struct Fa2Fwd {
         STROBE_UNROLL
         for (int n = 0; n < WarpS::kNTiles; ++n) {
           f32 first, second;
-          dropout.pair(p.a.mod, key0 + WarpS::col(2 * n, lane), first, second);
+          dropout.pair(p.a.mod, j * C.block_n + WarpS::col(2 * n, lane), first, second);
           s.x[i / 2][n][2 * (i % 2)] *= first;
           s.x[i / 2][n][2 * (i % 2) + 1] *= second;
         }
@@ -200,7 +232,8 @@ struct Fa2Fwd {
     }
   }
 
-  STROBE_DEVICE void finish(WarpO& o, OnlineSoftmax<kRows>& softmax) {
+  // The tile is worked out anew, so that it takes no registers while keys are walked over.
+  STROBE_DEVICE void finish(WarpO& o, OnlineSoftmax<kRows>& softmax, const QueryTile& tile) {
     softmax.finish();
     const f32* sinks = p.a.sinks;
     STROBE_UNROLL
@@ -220,13 +253,12 @@ struct Fa2Fwd {
         o.x[i / 2][n][2 * (i % 2) + 1] *= inverse;
       }
     }
-    store_o(o);
+    store_o(o, tile);
   }
 
   // Through the warp's own rows of Q's tile, so that device memory is written 16 bytes a lane.
-  STROBE_DEVICE void store_o(const WarpO& o) {
+  STROBE_DEVICE void store_o(const WarpO& o, const QueryTile& tile) {
     const QTile buffer = q_tile();
-    if (keys.any.empty()) isa::cp_async_wait<0>();
     isa::warp_sync();  // every lane's reads of Q are done
     STROBE_UNROLL
     for (int i = 0; i < kRows; ++i) {
@@ -247,7 +279,7 @@ struct Fa2Fwd {
       if (query >= tile.seq.rows_q) continue;
       const auto v = isa::ld_shared<Vec<T, 8>>(buffer.at(r, chunk));
       store_chunk(base + tile.offset(p.o.stride, query, tile.head_of(r)), chunk, v, p.a.head_dim_v,
-                  p.a.vector_loads);
+                  !kFull || p.a.vector_loads);
     }
   }
 };

@@ -27,22 +27,75 @@ STROBE_DEVICE void copy_chunk(const Tile& tile, u32 row, u32 chunk, const T* fro
   isa::st_shared(tile.at(row, chunk), v, here);
 }
 
-// A whole tile by all kThreads threads. address(row) -> first element of the row, or null where
-// the tile has zeros.
+// A whole tile by all kThreads threads, whose rows lie anywhere: address(row) -> first element of
+// the row, or null where the tile has zeros.
 template <int kThreads, class Tile, class Address>
-STROBE_DEVICE void copy_tile(const Tile& tile, Address address, int dim, bool vector,
-                             Here here = {}) {
+STROBE_DEVICE void gather_tile(const Tile& tile, Address address, int dim, bool vector,
+                               Here here = {}) {
   constexpr int kTotal = Tile::kRows * Tile::kChunks;
   const u32 thread = isa::thread_id();
-  STROBE_UNROLL
-  for (int x = 0; x < ceil_div(kTotal, kThreads); ++x) {
-    const u32 c = thread + static_cast<u32>(x * kThreads);
-    if (kTotal % kThreads != 0 && c >= kTotal) break;
+  STROBE_NO_UNROLL
+  for (u32 c = thread; c < kTotal; c += kThreads) {
     const u32 row = c / Tile::kChunks, chunk = c % Tile::kChunks;
     const auto* from = address(static_cast<int>(row));
     copy_chunk(tile, row, chunk, from, from != nullptr, dim, vector, here);
   }
 }
+
+// Copies of blocks of consecutive rows, one thread's part, walking down a tensor from its end. A
+// thread takes one column of chunks, in passes whose rows leave the swizzle alone, so that all its
+// addresses differ by constants.
+template <int kThreads, class Tile, class T>
+struct BlockLoader {
+  static constexpr int kPeriod = 8;  // rows after which the swizzle repeats
+  static constexpr int kPerPass = kThreads / (Tile::kChunks * kPeriod) * kPeriod;
+  static constexpr int kPasses = Tile::kRows / kPerPass;
+  static_assert(kPerPass > 0 && Tile::kRows % kPerPass == 0);
+
+  const T* cursor;  // this thread's chunk of the block to load next
+  i64 row_stride;   // in elements
+  int dim;          // elements of a row; zeros from there on
+
+  STROBE_DEVICE static int row() { return static_cast<int>(isa::thread_id()) / Tile::kChunks; }
+  STROBE_DEVICE static int chunk() { return static_cast<int>(isa::thread_id()) % Tile::kChunks; }
+  STROBE_DEVICE static bool idle() {
+    return kThreads != kPerPass * Tile::kChunks && row() >= kPerPass;
+  }
+
+  // first: element 0 of the row at which the first block starts.
+  STROBE_DEVICE BlockLoader(const T* first, i64 stride, int head_dim)
+      : cursor(first + row() * stride + chunk() * Tile::kPerChunk),
+        row_stride(stride),
+        dim(head_dim) {}
+
+  // The block whose row r is valid iff begin <= r < end; the others become zeros. Then moves on to
+  // the block above.
+  STROBE_DEVICE void load(const Tile& tile, int begin, int end, Here here = {}) {
+    const u32 to = tile.at(row(), chunk());
+    const u32 r = static_cast<u32>(row() - begin), rows = static_cast<u32>(end - begin);
+    const bool inside = chunk() * Tile::kPerChunk < dim && !idle();
+    const T* from = cursor;
+    STROBE_UNROLL
+    for (int x = 0; x < kPasses; ++x) {
+      if (kThreads == kPerPass * Tile::kChunks || !idle()) {
+        isa::cp_async_16(to + x * kPerPass * Tile::kRowBytes, from,
+                         inside && r + x * kPerPass < rows, here);
+      }
+      from += kPerPass * row_stride;
+    }
+    cursor -= Tile::kRows * row_stride;
+  }
+
+  // The same for rows that no cp.async can take.
+  STROBE_DEVICE void load_scalar(const Tile& tile, int begin, int end, Here here = {}) {
+    STROBE_NO_UNROLL
+    for (int r = row(); r < Tile::kRows && !idle(); r += kPerPass) {
+      copy_chunk(tile, r, chunk(), cursor + (r - row()) * row_stride - chunk() * Tile::kPerChunk,
+                 r >= begin && r < end, dim, false, here);
+    }
+    cursor -= Tile::kRows * row_stride;
+  }
+};
 
 // Eight elements from element 8 * chunk of a row of `dim` on; what lies beyond is left alone.
 template <class T>

@@ -48,54 +48,107 @@ struct Accumulator {
   }
 };
 
-// A 16 x 16 operand A from rows [row, row + 16) and columns [16 k, 16 k + 16) of a row-major tile.
+// Operands of a product, read by ldmatrix from a tile: 16 x 16 of A, or 16 x 16 of B for columns
+// 16 n ... 16 n + 15 of the product (registers 0, 1: its left half, 2, 3: its right). In ReadA and
+// ReadB the inner dimension k runs along the tile's rows (Q and K of S = Q K^T), in the transposed
+// ones down its columns (V of O = P V). m, n, k count sixteens from the tile's first_row on.
+template <class Tile>
+struct ReadA {
+  TilePlace<Tile> place;
+  STROBE_DEVICE ReadA(const Tile& tile, u32 lane, int first_row = 0)
+      : place(tile, first_row + lane % 16, lane / 16) {}
+  STROBE_DEVICE u32x4 operator()(int m, int k, Here here = {}) const {
+    return isa::ldmatrix_x4(place.at(16 * m, 2 * k), here);
+  }
+};
+template <class Tile>
+struct ReadATransposed {
+  TilePlace<Tile> place;
+  STROBE_DEVICE ReadATransposed(const Tile& tile, u32 lane, int first_row = 0)
+      : place(tile, first_row + lane % 8 + 8 * (lane / 16), lane / 8 % 2) {}
+  STROBE_DEVICE u32x4 operator()(int m, int k, Here here = {}) const {
+    return isa::ldmatrix_x4_trans(place.at(16 * k, 2 * m), here);
+  }
+};
+template <class Tile>
+struct ReadB {
+  TilePlace<Tile> place;
+  STROBE_DEVICE ReadB(const Tile& tile, u32 lane, int first_row = 0)
+      : place(tile, first_row + lane % 8 + 8 * (lane / 16), lane / 8 % 2) {}
+  STROBE_DEVICE u32x4 operator()(int n, int k, Here here = {}) const {
+    return isa::ldmatrix_x4(place.at(16 * n, 2 * k), here);
+  }
+};
+template <class Tile>
+struct ReadBTransposed {
+  TilePlace<Tile> place;
+  STROBE_DEVICE ReadBTransposed(const Tile& tile, u32 lane, int first_row = 0)
+      : place(tile, first_row + lane % 16, lane / 16) {}
+  STROBE_DEVICE u32x4 operator()(int n, int k, Here here = {}) const {
+    return isa::ldmatrix_x4_trans(place.at(16 * k, 2 * n), here);
+  }
+};
+
+// The same one at a time, anywhere in the tile; rows and columns in elements, k in sixteens.
 template <class Tile>
 STROBE_DEVICE u32x4 load_a(const Tile& tile, int row, int k, u32 lane, Here here = {}) {
   return isa::ldmatrix_x4(tile.at(row + lane % 16, 2 * k + lane / 16), here);
 }
-// The same operand from the transposed tile: element (m, k) lies at tile row k, column m.
 template <class Tile>
 STROBE_DEVICE u32x4 load_a_transposed(const Tile& tile, int m, int k, u32 lane, Here here = {}) {
-  return isa::ldmatrix_x4_trans(
-      tile.at(16 * k + lane % 8 + 8 * (lane / 16), m / 8 + (lane / 8) % 2), here);
+  return isa::ldmatrix_x4_trans(tile.at(16 * k + lane % 8 + 8 * (lane / 16), m / 8 + lane / 8 % 2),
+                                here);
 }
-// Two operands B, 16 x 8 each, for columns n and n + 8 of the product, where B's column n is the
-// tile's row n (K of S = Q K^T): registers 0, 1 are of the first, 2, 3 of the second.
 template <class Tile>
 STROBE_DEVICE u32x4 load_b(const Tile& tile, int n, int k, u32 lane, Here here = {}) {
-  return isa::ldmatrix_x4(tile.at(n + lane % 8 + 8 * (lane / 16), 2 * k + (lane / 8) % 2), here);
+  return isa::ldmatrix_x4(tile.at(n + lane % 8 + 8 * (lane / 16), 2 * k + lane / 8 % 2), here);
 }
-// The same where B's column n is the tile's column n (V of O = P V).
 template <class Tile>
 STROBE_DEVICE u32x4 load_b_transposed(const Tile& tile, int n, int k, u32 lane, Here here = {}) {
   return isa::ldmatrix_x4_trans(tile.at(16 * k + lane % 16, n / 8 + lane / 16), here);
 }
 
-// D += A B over kK columns. a(m, k) and b(n, k) give the operands, b of the two atoms 2 n, 2 n + 1.
-// Each is fetched one pair ahead of the products that use it.
-template <class T, int kK, int kM, int kN, class A, class B>
-STROBE_DEVICE void mma(Accumulator<kM, kN>& d, A a, B b, Here here = {}) {
+// Whether a product adds to its accumulator or overwrites it.
+enum class Accumulate { kNo, kYes };
+
+// D = A B or D += A B over kK columns. a(m, k) and b(n, k) give the operands, b of the two atoms 2
+// n and 2 n + 1; b is fetched one pair ahead of the products that use it. between(i), i = 0 ... kK
+// / 16 * kN / 16 - 1, is other work of the warp, for the time in which the tensor core is busy.
+template <class T, int kK, Accumulate kAccumulate, int kM, int kN, class A, class B, class Between>
+STROBE_DEVICE void mma(Accumulator<kM, kN>& d, A a, B b, Between between, Here here = {}) {
   constexpr int kSteps = kK / 16, kMTiles = kM / 16, kPairs = kN / 16;
-  u32x4 fa[2][kMTiles], fb[2];
-  const auto fetch = [&](int i) {
-    const int k = i / kPairs, n = i % kPairs;
-    if (n == 0) {
-      STROBE_UNROLL
-      for (int m = 0; m < kMTiles; ++m) fa[k % 2][m] = a(m, k);
-    }
-    fb[i % 2] = b(n, k);
-  };
-  fetch(0);
+  u32x4 fa[kMTiles], fb[2];
+  fb[0] = b(0, 0);
   STROBE_UNROLL
-  for (int i = 0; i < kSteps * kPairs; ++i) {
-    if (i + 1 < kSteps * kPairs) fetch(i + 1);
-    const int k = i / kPairs, n = i % kPairs;
+  for (int k = 0; k < kSteps; ++k) {
     STROBE_UNROLL
-    for (int m = 0; m < kMTiles; ++m) {
-      isa::mma_m16n8k16<T>(d.x[m][2 * n], fa[k % 2][m], fb[i % 2][0], fb[i % 2][1], here);
-      isa::mma_m16n8k16<T>(d.x[m][2 * n + 1], fa[k % 2][m], fb[i % 2][2], fb[i % 2][3], here);
+    for (int m = 0; m < kMTiles; ++m) fa[m] = a(m, k);
+    STROBE_UNROLL
+    for (int n = 0; n < kPairs; ++n) {
+      const int i = k * kPairs + n;
+      if (i + 1 < kSteps * kPairs) fb[(i + 1) % 2] = b((i + 1) % kPairs, (i + 1) / kPairs);
+      STROBE_UNROLL
+      for (int m = 0; m < kMTiles; ++m) {
+        STROBE_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          auto& x = d.x[m][2 * n + half];
+          const u32 b0 = fb[i % 2][2 * half], b1 = fb[i % 2][2 * half + 1];
+          if (kAccumulate == Accumulate::kNo && k == 0) {
+            isa::mma_m16n8k16_first<T>(x, fa[m], b0, b1, here);
+          } else {
+            isa::mma_m16n8k16<T>(x, fa[m], b0, b1, here);
+          }
+        }
+      }
+      between(i);
     }
   }
+}
+
+template <class T, int kK, int kM, int kN, class A, class B>
+STROBE_DEVICE void mma(Accumulator<kM, kN>& d, A a, B b, Here here = {}) {
+  mma<T, kK, Accumulate::kYes>(
+      d, a, b, [](int) {}, here);
 }
 
 // Accumulator columns [16 k, 16 k + 16) of rows m as operand A of a further product, rounded to T:
@@ -107,6 +160,20 @@ STROBE_DEVICE u32x4 as_a(const Accumulator<kM, kN>& s, int m, int k) {
   return {isa::pack<T>(left[0], left[1]), isa::pack<T>(left[2], left[3]),
           isa::pack<T>(right[0], right[1]), isa::pack<T>(right[2], right[3])};
 }
+
+// A warp's kM x kK operand A in registers.
+template <class T, int kM, int kK>
+struct OperandA {
+  u32x4 x[kM / 16][kK / 16];
+
+  STROBE_DEVICE void round(const Accumulator<kM, kK>& s) {
+    STROBE_UNROLL
+    for (int m = 0; m < kM / 16; ++m) {
+      STROBE_UNROLL
+      for (int k = 0; k < kK / 16; ++k) x[m][k] = as_a<T>(s, m, k);
+    }
+  }
+};
 
 }  // namespace strobe::STROBE_TARGET
 

@@ -20,7 +20,7 @@ template <int kRows>
 struct OnlineSoftmax {
   static constexpr f32 kLazy = 8.0f;
 
-  f32 m[kRows];  // in units of S
+  f32 m[kRows];  // scaled and in units of log2; -inf while a row has seen nothing else
   f32 l[kRows];  // of this lane's columns only, until finish()
   f32 scale_log2;
 
@@ -32,34 +32,54 @@ struct OnlineSoftmax {
     }
   }
 
-  // S becomes P = exp(scale (S - m)); l follows; O is rescaled where m moves.
-  template <int kM, int kN, int kD>
-  STROBE_DEVICE void step(Accumulator<kM, kN>& s, Accumulator<kM, kD>& o, Here here = {}) {
+  // Takes the maxima of S into account. True, for all lanes of the warp, when some m moved: then l
+  // has been rescaled, and O must be, by rescale(), before anything relative to the new m joins it.
+  template <int kM, int kN>
+  STROBE_DEVICE bool update_max(Accumulator<kM, kN>& s, Here here = {}) {
     f32 top[kRows];
     STROBE_UNROLL
-    for (int i = 0; i < kRows; ++i) top[i] = m[i];
+    for (int i = 0; i < kRows; ++i) top[i] = -core::infinity();
     s.for_each([&](f32 x, int i, int) { top[i] = isa::max(top[i], x); });
     isa::count(core::Op::kMax, kRows * kN / 4);
 
     // Of this lane's columns: the vote decides, so the quad need not agree yet.
     bool grown = false;
     STROBE_UNROLL
-    for (int i = 0; i < kRows; ++i)
-      grown |= !((top[i] - m[i]) * scale_log2 <= kLazy) && top[i] != m[i];
-    if (isa::vote_any(grown, here)) move(top, o, here);
-
-    STROBE_UNROLL
-    for (int i = 0; i < kRows; ++i) top[i] = reference(i) * scale_log2;
-    s.for_each([&](f32& x, int i, int) {
-      x = isa::ex2(isa::fma(x, scale_log2, -top[i]));
-      l[i] += x;
-    });
-    isa::count(core::Op::kScale, kRows * kN / 4);
-    isa::count(core::Op::kSum, kRows * kN / 4);
+    for (int i = 0; i < kRows; ++i) grown |= top[i] * scale_log2 > m[i] + kLazy;
+    if (!isa::vote_any(grown, here)) return false;
+    move(top, here);
+    return true;
   }
 
-  // What P is relative to: m, or 0 while the row has seen nothing but -inf.
-  STROBE_DEVICE f32 reference(int i) const { return m[i] == -core::infinity() ? 0.0f : m[i]; }
+  // O *= exp(m_old - m_new), after update_max() returned true.
+  template <int kM, int kD>
+  STROBE_DEVICE void rescale(Accumulator<kM, kD>& o) const {
+    o.for_each([&](f32& x, int i, int) { x *= factor[i]; });
+    isa::count(core::Op::kRescale, kRows * kD / 4);
+  }
+
+  // S becomes P = exp(scale (S - m)), and l follows, for the `part`-th of `parts` equal shares of
+  // this lane's elements.
+  template <int kParts, int kM, int kN>
+  STROBE_DEVICE void exponentiate(Accumulator<kM, kN>& s, int part) {
+    f32 reference[kRows];
+    STROBE_UNROLL
+    for (int i = 0; i < kRows; ++i) reference[i] = m[i] == -core::infinity() ? 0.0f : m[i];
+    constexpr int kPairs = kM / 16 * kN / 8 * 2;  // elements side by side in a row
+    STROBE_UNROLL
+    for (int e = part * kPairs / kParts; e < (part + 1) * kPairs / kParts; ++e) {
+      const int tile = e / 2, half = e % 2;
+      const int mt = tile % (kM / 16), i = 2 * mt + half;
+      auto& x = s.x[mt][tile / (kM / 16)];
+      STROBE_UNROLL
+      for (int r = 2 * half; r < 2 * half + 2; ++r) {
+        x[r] = isa::ex2(isa::fma(x[r], scale_log2, -reference[i]));
+        l[i] += x[r];
+      }
+      isa::count(core::Op::kScale, 2);
+      isa::count(core::Op::kSum, 2);
+    }
+  }
 
   // The sums of whole rows.
   STROBE_DEVICE void finish(Here here = {}) {
@@ -73,36 +93,35 @@ struct OnlineSoftmax {
   // One more logit, in natural units, that has no value vector. After finish().
   STROBE_DEVICE void add_sink(int i, f32 sink) {
     if (m[i] == -core::infinity()) {
-      m[i] = sink / (scale_log2 * kLn2);
+      m[i] = sink * kLog2e;
       l[i] = sink == -core::infinity() ? 0.0f : 1.0f;
     } else {
-      l[i] += isa::ex2(isa::fma(sink, kLog2e, -m[i] * scale_log2));
+      l[i] += isa::ex2(isa::fma(sink, kLog2e, -m[i]));
     }
   }
 
   // log(sum of exp(scale S)); -inf for a row that saw no key.
   STROBE_DEVICE f32 lse(int i) const {
-    return l[i] == 0.0f ? -core::infinity()
-                        : isa::fma(isa::lg2(l[i]), kLn2, m[i] * scale_log2 * kLn2);
+    return l[i] == 0.0f ? -core::infinity() : (m[i] + isa::lg2(l[i])) * kLn2;
   }
   STROBE_DEVICE f32 inverse(int i) const { return l[i] == 0.0f ? 0.0f : isa::rcp(l[i]); }
 
  private:
-  // The new maxima, agreed upon by each quad; O and l follow. Rare.
-  template <int kM, int kD>
-  STROBE_DEVICE void move(f32 (&top)[kRows], Accumulator<kM, kD>& o, Here here) {
-    f32 rescale[kRows];
+  f32 factor[kRows];  // of the last move
+
+  // The new maxima, agreed upon by each quad. Rare.
+  STROBE_DEVICE void move(f32 (&top)[kRows], Here here) {
     STROBE_UNROLL
     for (int i = 0; i < kRows; ++i) {
       top[i] = isa::max(top[i], isa::shfl_xor(top[i], 1, here));
       top[i] = isa::max(top[i], isa::shfl_xor(top[i], 2, here));
-      // A first finite maximum: nothing has been summed yet.
-      rescale[i] = m[i] == -core::infinity() ? 0.0f : isa::ex2((m[i] - top[i]) * scale_log2);
-      m[i] = top[i];
-      l[i] *= rescale[i];
+      const f32 old = m[i];
+      m[i] = isa::max(old, top[i] * scale_log2);
+      // From a first finite maximum on: nothing has been summed yet.
+      factor[i] = old == -core::infinity() ? 0.0f : isa::ex2(old - m[i]);
+      l[i] *= factor[i];
     }
-    o.for_each([&](f32& x, int i, int) { x *= rescale[i]; });
-    isa::count(core::Op::kRescale, kRows * (kD / 4 + 1));
+    isa::count(core::Op::kRescale, kRows);
   }
 };
 

@@ -18,12 +18,27 @@ struct SmemTile {
   // A row is 2^z odd chunks long: its low z chunk bits are swapped by as many bits of the row.
   static constexpr int kZ = kChunks % 8 == 0 ? 3 : kChunks % 4 == 0 ? 2 : kChunks % 2 == 0 ? 1 : 0;
 
-  u32 base;
+  static constexpr u32 kSwizzled = (1u << kZ) - 1;  // chunk bits that the row changes
+
+  u32 base;  // a multiple of 128
 
   // Shared address of a 16-byte chunk.
   STROBE_DEVICE u32 at(u32 row, u32 chunk) const {
-    const u32 swizzled = chunk ^ ((row >> (3 - kZ)) & ((1u << kZ) - 1));
-    return base + row * kRowBytes + swizzled * 16;
+    return base + row * kRowBytes + (chunk ^ ((row >> (3 - kZ)) & kSwizzled)) * 16;
+  }
+};
+
+// One lane's place in a tile, (row, 0) or (row, 1). Places `rows` below, a multiple of 8, and
+// `chunks` to the right, an even number, cost one exclusive or: neither moves the swizzle.
+template <class Tile>
+struct TilePlace {
+  u32 address;
+
+  STROBE_DEVICE TilePlace(const Tile& tile, u32 row, u32 chunk) : address(tile.at(row, chunk)) {}
+  STROBE_DEVICE u32 at(int rows, int chunks) const {
+    constexpr int kLow = Tile::kSwizzled;
+    return (address ^ static_cast<u32>((chunks & kLow) * 16)) +
+           static_cast<u32>(rows * Tile::kRowBytes + (chunks & ~kLow) * 16);
   }
 };
 

@@ -42,7 +42,7 @@ struct QueryTile {
   int head;  // first query head
   int kv_head;
   int pack;
-  i64 first_row;  // packed row of the tile's row 0
+  int first_row;  // packed row of the tile's row 0; planners keep packed rows below 2^31
 
   STROBE_DEVICE QueryTile(const Attention& a, u32 block, u32 head_batch, int rows, Here here = {}) {
     const u32 packed_heads = static_cast<u32>(a.heads / a.pack);
@@ -52,15 +52,15 @@ struct QueryTile {
     head = packed_head * a.pack;
     kv_head = head / (a.heads / a.kv_heads);
     seq = sequence(a, b, here);
-    first_row = static_cast<i64>(block) * rows;
+    first_row = static_cast<int>(block) * rows;
   }
 
   // Query and head of a row of the tile.
   STROBE_DEVICE int query(int row) const {
-    return static_cast<int>(pack == 1 ? first_row + row : (first_row + row) / pack);
+    return pack == 1 ? first_row + row : (first_row + row) / pack;
   }
   STROBE_DEVICE int head_of(int row) const {
-    return pack == 1 ? head : head + static_cast<int>((first_row + row) % pack);
+    return pack == 1 ? head : head + (first_row + row) % pack;
   }
   STROBE_DEVICE int last_query(int rows) const { return core::min(query(rows - 1), seq.len_q - 1); }
 

@@ -22,11 +22,19 @@ STROBE_DEVICE u32 warp_id(Here = {}) {
   return __shfl_sync(kFullWarp, threadIdx.x / kWarpThreads, 0);
 }
 
+// x, of which the compiler knows nothing: what is computed from it is computed again, not kept in
+// registers meanwhile.
+STROBE_DEVICE u32 opaque(u32 x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 // ---- Counting: only the emulator counts -------------------------------------------------------
 STROBE_DEVICE void count(core::Op, u32 = 1) {}
 
 // ---- Barriers (9.7.13) ------------------------------------------------------------------------
-STROBE_DEVICE void cta_sync(Here = {}) { asm volatile("barrier.sync 0;" ::: "memory"); }
+// All threads of the CTA, warps converged.
+STROBE_DEVICE void cta_sync(Here = {}) { asm volatile("barrier.sync.aligned 0;" ::: "memory"); }
 STROBE_DEVICE void barrier_sync(u32 id, u32 threads, Here = {}) {
   asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

@@ -75,6 +75,24 @@ STROBE_DEVICE void mma_m16n8k16<f16>(f32 (&d)[4], const u32x4& a, u32 b0, u32 b1
       : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b0), "r"(b1));
 }
 
+// The same with zero for D's old value.
+template <class T>
+STROBE_DEVICE void mma_m16n8k16_first(f32 (&d)[4], const u32x4& a, u32 b0, u32 b1, Here = {});
+template <>
+STROBE_DEVICE void mma_m16n8k16_first<bf16>(f32 (&d)[4], const u32x4& a, u32 b0, u32 b1, Here) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%10, %10, %10, %10};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b0), "r"(b1), "f"(0.0f));
+}
+template <>
+STROBE_DEVICE void mma_m16n8k16_first<f16>(f32 (&d)[4], const u32x4& a, u32 b0, u32 b1, Here) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%10, %10, %10, %10};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b0), "r"(b1), "f"(0.0f));
+}
+
 }  // namespace strobe::STROBE_TARGET::isa
 
 #endif  // STROBE_SRC_ISA_PTX_SM80_H_
