@@ -74,12 +74,12 @@ void World::check_shared(Thread& by, std::uint32_t address, std::uint32_t bytes,
     conflict = by.cta->shadow.read(at, bytes, a, &unwritten, &counters().cross_warp_bytes);
   }
   if (conflict.found) {
-    fail(HazardKind::kRace, fmt::format("shared byte {}: {}", at, conflict_text(conflict, write)),
-         here, &by);
+    flaw(HazardKind::kRace, fmt::format("shared byte {}: {}", at, conflict_text(conflict, write)),
+         here, by);
   }
   if (unwritten) {
-    fail(HazardKind::kUninitialised, fmt::format("shared bytes {} to {}", at, at + bytes - 1), here,
-         &by);
+    flaw(HazardKind::kUninitialised, fmt::format("shared bytes {} to {}", at, at + bytes - 1), here,
+         by);
   }
 }
 
@@ -117,13 +117,13 @@ Tensor& World::check_global(Thread& by, const void* address, std::uint32_t bytes
     if (write && !conflict.found) conflict = t->shadow.write(offset, bytes, a);
   }
   if (conflict.found) {
-    fail(HazardKind::kRace,
+    flaw(HazardKind::kRace,
          fmt::format("byte {} of {}: {}", offset, t->traffic.name, conflict_text(conflict, write)),
-         here, &by);
+         here, by);
   }
   if (unwritten) {
-    fail(HazardKind::kUninitialised, fmt::format("byte {} of {}", offset, t->traffic.name), here,
-         &by);
+    flaw(HazardKind::kUninitialised, fmt::format("byte {} of {}", offset, t->traffic.name), here,
+         by);
   }
   return *t;
 }

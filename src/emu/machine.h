@@ -29,6 +29,8 @@ struct Launch {
   std::uint64_t seed = 1;
   Landing landing = Landing::kRandom;
   int host_threads = 1;
+  // Goes on after races and uninitialised reads, to show the values they lead to.
+  bool go_on = false;
 };
 
 // Runs one launch to its end, or until a hazard: then CTAs of higher index

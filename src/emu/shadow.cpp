@@ -16,25 +16,28 @@ Epoch epoch_of(const Access& a, bool write) {
 
 bool same_actor(const Epoch& e, const Access& a) { return e.cta == a.cta && e.actor == a.actor; }
 
-// Whether `a` knows that the accesses of `lanes` of e are done.
-bool ordered(const Epoch& e, std::uint32_t lanes, const Access& a) {
-  if (e.cta == kHost) return true;
-  if (!a.known->world().holds(e.cta)) return false;
-  for (; lanes != 0; lanes &= lanes - 1) {
-    if (a.known->of(e.cta, static_cast<Actor>(e.actor + std::countr_zero(lanes))) < e.tick)
-      return false;
+// Those of `lanes` of e whose accesses `a` does not know to be done.
+std::uint32_t unordered(const Epoch& e, std::uint32_t lanes, const Access& a) {
+  if (e.cta == kHost) return 0;
+  if (!a.known->world().holds(e.cta)) return lanes;
+  std::uint32_t found = 0;
+  for (std::uint32_t left = lanes; left != 0; left &= left - 1) {
+    const auto actor = static_cast<Actor>(e.actor + std::countr_zero(left));
+    if (a.known->of(e.cta, actor) < e.tick) found |= left & -left;
   }
-  return true;
+  return found;
 }
 
-bool clash(const Epoch& e, const Access& a) {
-  std::uint32_t lanes = e.lanes;
-  if (a.in_order && same_actor(e, a)) lanes &= ~a.lanes;
-  return lanes != 0 && !(e.atomic && a.atomic) && !ordered(e, lanes, a);
-}
+bool ordered(const Epoch& e, const Access& a) { return unordered(e, e.lanes, a) == 0; }
 
 void note(Conflict& conflict, const Epoch& e, const Access& a) {
-  if (!conflict.found && clash(e, a)) conflict = {true, e};
+  if (conflict.found || (e.atomic && a.atomic)) return;
+  std::uint32_t lanes = e.lanes;
+  if (a.in_order && same_actor(e, a)) lanes &= ~a.lanes;
+  if (lanes != 0) lanes = unordered(e, lanes, a);
+  if (lanes == 0) return;
+  conflict = {true, e};
+  conflict.earlier.lanes = lanes;
 }
 
 }  // namespace
@@ -173,7 +176,7 @@ void Shadow::apply(Node& n, std::uint32_t bytes, Writing& w) {
 void Shadow::keep_atomics(Node& n, const Access& a) {
   const Epoch last = n.writer;
   n.writer = epoch_of(a, true);
-  if (!last.atomic || ordered(last, last.lanes, a)) return;
+  if (!last.atomic || ordered(last, a)) return;
   if (same_actor(last, a) && last.lanes == a.lanes) return;
   if (!a.known->world().holds(last.cta)) {
     // Of other worlds one is enough: whoever comes next is unordered with it or
@@ -234,7 +237,7 @@ void Shadow::add_other(Node& n, const Epoch& me, const Access& a) {
       e.lanes &= ~me.lanes;
       if (e.lanes == 0) return true;
     }
-    return ordered(e, e.lanes, a);
+    return ordered(e, a);
   };
   Epoch& first = n.other;
   if (first.lanes == 0 || joins(first)) {

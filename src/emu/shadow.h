@@ -47,7 +47,7 @@ struct Epoch {
 
 struct Conflict {
   bool found = false;
-  Epoch earlier = {};
+  Epoch earlier = {};  // its lanes: those that are unordered
 };
 
 class Shadow {

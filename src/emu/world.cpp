@@ -121,6 +121,12 @@ void World::fail(HazardKind kind, std::string message, const Here& here, const T
   leave();
 }
 
+void World::flaw(HazardKind kind, std::string message, const Here& here, const Thread& by) {
+  if (!launch_.go_on) fail(kind, std::move(message), here, &by);
+  if (tally_.hazards.size() < Report::kMaxHazards)
+    tally_.hazards.push_back({kind, std::move(message), by.cta->id, by.index, here});
+}
+
 void World::finish() {
   Thread& t = *running.thread;
   Warp& warp = *t.warp;
@@ -276,6 +282,10 @@ bool same_place(const Here& a, const Here& b) {
 Collective& World::join_collective(const CollectiveOp& op, std::uint32_t mask, const Here& here) {
   const Thread& t = *running.thread;
   Warp& warp = *t.warp;
+  if (!(mask >> t.lane() & 1)) {
+    fail(HazardKind::kDivergence,
+         fmt::format("{}: lane {} is not in its own mask {:#x}", op.name, t.lane(), mask), here);
+  }
   for (std::uint32_t i = 0; i < warp.open_count; ++i) {
     Collective& c = warp.open[i];
     if (!(c.mask & mask)) continue;
@@ -287,10 +297,6 @@ Collective& World::join_collective(const CollectiveOp& op, std::uint32_t mask, c
                      t.lane(), op.name, mask, warp.index, c.op->name, c.mask, c.here.file,
                      c.here.line),
          here);
-  }
-  if (!(mask >> t.lane() & 1)) {
-    fail(HazardKind::kDivergence,
-         fmt::format("{}: lane {} is not in its own mask {:#x}", op.name, t.lane(), mask), here);
   }
   if (op.whole && warp.lane_mask != 0xFFFFFFFFu) {
     fail(HazardKind::kDivergence, fmt::format("{}: warp {} has no 32 lanes", op.name, warp.index),

@@ -129,6 +129,8 @@ class World {
   // running one.
   [[noreturn]] void fail(HazardKind kind, std::string message, const Here& here,
                          const Thread* by = nullptr);
+  // The same, for hazards that Launch::go_on lets pass.
+  void flaw(HazardKind kind, std::string message, const Here& here, const Thread& by);
   void block(const char* what, std::uint32_t id, const Here& here);
   void wake(Thread& t);
 
