@@ -2,7 +2,7 @@
 #
 #   strobe_find_nvcc()                      sets STROBE_CUDA_ENABLED, STROBE_NVCC, STROBE_NVCC_VERSION
 #   strobe_embed_headers(<target> FUNCTION <f> ROOTS <root>... FOLDERS <root/folder>...)
-#       adds to <target> a function `std::span<const Header> strobe::gpu::<f>()` with every .h in the folders,
+#       adds to <target> a function `std::span<const Header> strobe::gpu::<f>()` with every .h below the folders,
 #       named from the first root that holds it
 #   strobe_add_kernels(<target> DEF <file> FUNCTION <f> [HEADERS <function>] INCLUDES <dir>...)
 #       makes the static library <target> with `std::span<const Row> strobe::gpu::<f>()`, and sets, for the
@@ -69,7 +69,7 @@ function(strobe_embed_headers target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "FUNCTION" "ROOTS;FOLDERS")
   set(out ${CMAKE_CURRENT_BINARY_DIR}/${arg_FUNCTION})
   list(TRANSFORM arg_FOLDERS APPEND /*.h)
-  file(GLOB headers CONFIGURE_DEPENDS ${arg_FOLDERS})
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${arg_FOLDERS})
   set(assembly "")
   set(declared "")
   set(listed "")
@@ -101,8 +101,9 @@ namespace strobe::gpu {
 
 std::span<const Header> ${arg_FUNCTION}() {
   static const Header kHeaders[] = {
-${listed}  };
-  return kHeaders;
+${listed}      {},  // an array cannot be empty
+  };
+  return {kHeaders, ${index}};
 }
 
 }  // namespace strobe::gpu

@@ -27,6 +27,7 @@ Command add_run(CLI::App& parent);
 Command add_check(CLI::App& parent);
 Command add_explain(CLI::App& parent);
 Command add_trace(CLI::App& parent);
+Command add_warmup(CLI::App& parent);
 #ifdef STROBE_TOOLS_BENCH
 Command add_bench(CLI::App& parent);
 #endif

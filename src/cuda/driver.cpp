@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <map>
 #include <mutex>
+#include <utility>
 
 namespace strobe::cuda {
 namespace {
@@ -121,7 +123,9 @@ api::Status device_count(int* count) {
   return error == kSuccess ? api::Status{} : failure(*cuda, error, "cuDeviceGetCount");
 }
 
-api::Status device_facts(int index, DeviceFacts* facts) {
+namespace {
+
+api::Status read_facts(int index, DeviceFacts* facts) {
   const Driver* cuda = nullptr;
   int count = 0;
   if (api::Status status = driver(&cuda); !status.ok()) return status;
@@ -156,6 +160,22 @@ api::Status device_facts(int index, DeviceFacts* facts) {
   facts->name = name;
   return error == kSuccess ? api::Status{}
                            : failure(*cuda, error, fmt::format("facts of GPU {}", index));
+}
+
+}  // namespace
+
+api::Status device_facts(int index, DeviceFacts* facts) {
+  static std::mutex mutex;
+  static auto* known = new std::map<int, DeviceFacts>;  // never destroyed, as the driver
+  const std::lock_guard lock(mutex);
+  auto it = known->find(index);
+  if (it == known->end()) {
+    DeviceFacts read;
+    if (api::Status status = read_facts(index, &read); !status.ok()) return status;
+    it = known->emplace(index, std::move(read)).first;
+  }
+  *facts = it->second;
+  return {};
 }
 
 int pointer_device(const Driver& driver, const void* pointer) {

@@ -145,7 +145,7 @@ std::string version_text(int version);
 // Any failure of the driver while doing `what`: out of memory, or an internal error.
 api::Status failure(const Driver& driver, Error error, const std::string& what);
 
-// Facts of one GPU, read once.
+// Facts of one GPU; read once, so asking again is cheap.
 struct DeviceFacts {
   int index = 0;
   DeviceHandle handle = 0;

@@ -13,7 +13,7 @@
 namespace strobe::jit {
 namespace {
 
-constexpr int kOldestVersion = 12000;  // C++20
+constexpr int kOldestVersion = 12080;  // the oldest toolkit whose C++20 the kernels are tested with
 
 // NVRTC opens libnvrtc-builtins.so.X.Y by name alone, which fails where its folder is not on the
 // loader's path. A library that is already loaded satisfies that.
@@ -45,7 +45,7 @@ bool load(const std::string& path, Nvrtc* nvrtc, std::string* reason) {
   if (missing != nullptr || nvrtc->version < kOldestVersion) {
     *reason = missing != nullptr
                   ? fmt::format("{}: no function {}", path, missing)
-                  : fmt::format("{}: version {}.{}, 12.0 or newer is needed", path, major, minor);
+                  : fmt::format("{}: version {}.{}, 12.8 or newer is needed", path, major, minor);
     dlclose(handle);
     return false;
   }
@@ -80,7 +80,7 @@ api::Status open_nvrtc(Nvrtc* nvrtc) {
   return api::unsupported(
       "device",
       fmt::format(
-          "device needs a kernel that is compiled at run time, but no usable NVRTC (CUDA 12.0 "
+          "device needs a kernel that is compiled at run time, but no usable NVRTC (CUDA 12.8 "
           "or newer) was found in: {}{}. Install it (pip install nvidia-cuda-nvrtc, or the "
           "CUDA toolkit), or set STROBE_NVRTC to the path of libnvrtc.so.",
           fmt::join(search.places, ", "), first_reason.empty() ? "" : " (" + first_reason + ")"));

@@ -13,7 +13,7 @@ namespace strobe::jit {
 using NvrtcError = int;  // nvrtcResult; 0 is success
 using Program = struct ProgramOpaque*;
 
-// member, symbol, signature. All of them exist since CUDA 12.0.
+// member, symbol, signature.
 #define STROBE_NVRTC_FUNCTIONS(X)                                                             \
   X(get_version, "nvrtcVersion", NvrtcError(int* major, int* minor))                          \
   X(error_text, "nvrtcGetErrorString", const char*(NvrtcError))                               \
