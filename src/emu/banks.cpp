@@ -72,6 +72,7 @@ void World::count_banks(const BankAccess* accesses, std::uint32_t count) {
   std::uint32_t most = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
     const BankAccess& a = accesses[i];
+    if (a.bytes == 0) continue;
     for (std::uint32_t word = a.address / 4; word * 4 < a.address + a.bytes; ++word) {
       const std::uint32_t bank = word % 32;
       std::uint32_t* const begin = words[bank];

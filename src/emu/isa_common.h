@@ -60,7 +60,9 @@ STROBE_DEVICE f32 tanh_approx(f32 x) { return std::tanh(x); }
 STROBE_DEVICE f32 max_nan(f32 a, f32 b) { return a != a ? a : b != b ? b : (a < b ? b : a); }
 STROBE_DEVICE f32 max(f32 a, f32 b) { return a != a ? b : b != b ? a : (a < b ? b : a); }
 STROBE_DEVICE f32 min(f32 a, f32 b) { return a != a ? b : b != b ? a : (b < a ? b : a); }
-STROBE_DEVICE f32 fma(f32 a, f32 b, f32 c) { return flush(std::fma(a, b, c)); }
+STROBE_DEVICE f32 fma(f32 a, f32 b, f32 c) {
+  return flush(std::fma(flush(a), flush(b), flush(c)));
+}
 
 template <class T>
 STROBE_DEVICE u32 pack(f32 lo, f32 hi);
