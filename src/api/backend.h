@@ -41,6 +41,9 @@ class PlannedKernel {
   virtual int threads() const = 0;                  // 0 on a GPU
   virtual Facts facts() const = 0;                  // tiles, target, schedule, split ...
   virtual Status run(const strobe_run_args& args, void* stream) const = 0;
+  // JSON of what the last run() to end has measured, for explain; empty: nothing. The emulator's
+  // hazards and counts. All else about a plan is immutable.
+  virtual std::string last_run() const { return {}; }
 };
 
 // One key that PlanOptions.overrides may hold for a backend.

@@ -165,23 +165,27 @@ Json json_of(const strobe_plan& plan) {
                       {"supported", passed.reason.ok()},
                       {"reason", reason_text(plan, passed)}});
   }
-  return {{"problem", problem_json(plan.problem)},
-          {"plan",
-           {{"backend", plan.backend->name},
-            {"device", device_name(plan.backend->device)},
-            {"note", plan.backend->note},
-            {"threads", plan.kernel->threads()},
-            {"cost_ns", plan.cost},
-            {"facts", std::move(facts)}}},
-          {"visible_pairs", n.estimates.visible_pairs},
-          {"flops", n.estimates.flops},
-          {"bytes", n.estimates.bytes},
-          {"flops_per_byte", n.flops_per_byte},
-          {"workspace_bytes", n.workspace_bytes},
-          {"lse_bytes", n.estimates.lse_bytes},
-          {"standard_bytes", n.estimates.standard_bytes},
-          {"standard_ratio", n.standard_ratio},
-          {"others", std::move(others)}};
+  Json json = {{"problem", problem_json(plan.problem)},
+               {"plan",
+                {{"backend", plan.backend->name},
+                 {"device", device_name(plan.backend->device)},
+                 {"note", plan.backend->note},
+                 {"threads", plan.kernel->threads()},
+                 {"cost_ns", plan.cost},
+                 {"facts", std::move(facts)}}},
+               {"visible_pairs", n.estimates.visible_pairs},
+               {"flops", n.estimates.flops},
+               {"bytes", n.estimates.bytes},
+               {"flops_per_byte", n.flops_per_byte},
+               {"workspace_bytes", n.workspace_bytes},
+               {"lse_bytes", n.estimates.lse_bytes},
+               {"standard_bytes", n.estimates.standard_bytes},
+               {"standard_ratio", n.standard_ratio},
+               {"others", std::move(others)}};
+  if (const std::string last = plan.kernel->last_run(); !last.empty()) {
+    json["last_run"] = Json::parse(last, nullptr, false);
+  }
+  return json;
 }
 
 }  // namespace

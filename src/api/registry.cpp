@@ -3,12 +3,20 @@
 
 #include "api/backend.h"
 #include "cpu/cpu_backend.h"
+#include "gpu/backend.h"
 #include "reference/reference.h"
 
 namespace strobe::api {
 
 std::span<const Backend* const> backends() {
-  static constexpr std::array<const Backend*, 2> kBackends = {&cpu::kBackend, &reference::kBackend};
+  static constexpr std::array kBackends = {
+    &cpu::kBackend,
+    &reference::kBackend,
+    &gpu::kFa2OnCuda,
+#if STROBE_EMULATED_KERNELS
+    &gpu::kFa2OnEmulator,
+#endif
+  };
   return kBackends;
 }
 
