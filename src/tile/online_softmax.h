@@ -16,11 +16,19 @@ namespace strobe::STROBE_TARGET {
 constexpr f32 kLog2e = 1.44269504088896341f, kLn2 = 0.693147180559945309f;
 
 // kRows: rows of one lane, each shared with the other three lanes of its quad.
-template <int kRows>
-struct OnlineSoftmax {
-  static constexpr f32 kLazy = 8.0f;
+//
+// kUnits: of m. kLog2 saves an operation for each score; kNatural, for scores whose scale is 1,
+// takes all that float32 holds, such as those of a bias of the lowest number, which times log2(e)
+// is -inf.
+enum class Units { kLog2, kNatural };
 
-  f32 m[kRows];  // scaled and in units of log2; -inf while a row has seen nothing else
+template <int kRows, Units kUnits = Units::kLog2>
+struct OnlineSoftmax {
+  static constexpr bool kNatural = kUnits == Units::kNatural;
+  static constexpr f32 kLazy = kNatural ? 8.0f * kLn2 : 8.0f;
+
+  f32 m[kRows];  // scaled, in kUnits, after finish() natural; -inf while a row has seen nothing
+                 // else
   f32 l[kRows];  // of this lane's columns only, until finish()
   f32 scale_log2;
 
@@ -45,7 +53,7 @@ struct OnlineSoftmax {
     // Of this lane's columns: the vote decides, so the quad need not agree yet.
     bool grown = false;
     STROBE_UNROLL
-    for (int i = 0; i < kRows; ++i) grown |= top[i] * scale_log2 > m[i] + kLazy;
+    for (int i = 0; i < kRows; ++i) grown |= in_units(top[i]) > m[i] + kLazy;
     if (!isa::vote_any(grown, here)) return false;
     move(top, here);
     return true;
@@ -73,7 +81,8 @@ struct OnlineSoftmax {
       auto& x = s.x[mt][tile / (kM / 16)];
       STROBE_UNROLL
       for (int r = 2 * half; r < 2 * half + 2; ++r) {
-        x[r] = isa::ex2(isa::fma(x[r], scale_log2, -reference[i]));
+        x[r] = isa::ex2(kNatural ? (x[r] - reference[i]) * kLog2e
+                                 : isa::fma(x[r], scale_log2, -reference[i]));
         l[i] += x[r];
       }
       isa::count(core::Op::kScale, 2);
@@ -87,27 +96,36 @@ struct OnlineSoftmax {
     for (int i = 0; i < kRows; ++i) {
       l[i] += isa::shfl_xor(l[i], 1, here);
       l[i] += isa::shfl_xor(l[i], 2, here);
+      if constexpr (!kNatural) m[i] *= kLn2;
+      factor[i] = 1.0f;
     }
   }
 
-  // One more logit, in natural units, that has no value vector. After finish().
+  // One more logit, in natural units, that has no value vector. After finish(). l becomes relative
+  // to the larger of m and the sink, so that neither overflows.
   STROBE_DEVICE void add_sink(int i, f32 sink) {
-    if (m[i] == -core::infinity()) {
-      m[i] = sink * kLog2e;
-      l[i] = sink == -core::infinity() ? 0.0f : 1.0f;
+    if (sink <= m[i]) {
+      if (sink != -core::infinity()) l[i] += isa::ex2((sink - m[i]) * kLog2e);
     } else {
-      l[i] += isa::ex2(isa::fma(sink, kLog2e, -m[i]));
+      factor[i] = m[i] == -core::infinity() ? 0.0f : isa::ex2((m[i] - sink) * kLog2e);
+      l[i] = isa::fma(l[i], factor[i], 1.0f);
+      m[i] = sink;
     }
   }
 
-  // log(sum of exp(scale S)); -inf for a row that saw no key.
+  // log(sum of exp(scale S)); -inf for a row that saw no key. After finish(), as inverse().
   STROBE_DEVICE f32 lse(int i) const {
-    return l[i] == 0.0f ? -core::infinity() : (m[i] + isa::lg2(l[i])) * kLn2;
+    return l[i] == 0.0f ? -core::infinity() : isa::fma(isa::lg2(l[i]), kLn2, m[i]);
   }
-  STROBE_DEVICE f32 inverse(int i) const { return l[i] == 0.0f ? 0.0f : isa::rcp(l[i]); }
+  // What O is to be multiplied by.
+  STROBE_DEVICE f32 inverse(int i) const {
+    return l[i] == 0.0f ? 0.0f : factor[i] * isa::rcp(l[i]);
+  }
 
  private:
-  f32 factor[kRows];  // of the last move
+  f32 factor[kRows];  // of O: that of the last move; after finish(), that of the sink
+
+  STROBE_DEVICE f32 in_units(f32 s) const { return kNatural ? s : s * scale_log2; }
 
   // The new maxima, agreed upon by each quad. Rare.
   STROBE_DEVICE void move(f32 (&top)[kRows], Here here) {
@@ -116,9 +134,10 @@ struct OnlineSoftmax {
       top[i] = isa::max(top[i], isa::shfl_xor(top[i], 1, here));
       top[i] = isa::max(top[i], isa::shfl_xor(top[i], 2, here));
       const f32 old = m[i];
-      m[i] = isa::max(old, top[i] * scale_log2);
+      m[i] = isa::max(old, in_units(top[i]));
       // From a first finite maximum on: nothing has been summed yet.
-      factor[i] = old == -core::infinity() ? 0.0f : isa::ex2(old - m[i]);
+      factor[i] =
+          old == -core::infinity() ? 0.0f : isa::ex2(kNatural ? (old - m[i]) * kLog2e : old - m[i]);
       l[i] *= factor[i];
     }
     isa::count(core::Op::kRescale, kRows);
