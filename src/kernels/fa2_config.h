@@ -17,7 +17,9 @@ struct Fa2FwdConfig {
   int block_m;   // query rows of a CTA
   int block_n;   // keys of a step
   int warps;     // each takes block_m / warps rows (split-Q)
+  int stages;    // blocks of K and V in shared memory
   int min_ctas;  // per SM
+  int fetch_at;  // step of Q K^T after which the next K and V are asked for
 
   STROBE_HOST_DEVICE constexpr int warp_rows() const { return block_m / warps; }
 };
@@ -25,8 +27,8 @@ struct Fa2FwdConfig {
 // Chosen by measurement: docs/design/fa2.md.
 STROBE_HOST_DEVICE constexpr Fa2FwdConfig fa2_fwd_config(core::Dtype dtype, int head_dim,
                                                          Features features) {
-  if (head_dim > 128) return {dtype, head_dim, features, 128, 64, 8, 1};
-  return {dtype, head_dim, features, 128, head_dim > 64 ? 32 : 64, 4, 2};
+  if (head_dim > 128) return {dtype, head_dim, features, 128, 64, 8, 2, 1, 8};
+  return {dtype, head_dim, features, 128, head_dim > 64 ? 32 : 64, 4, 2, 2, 1};
 }
 
 }  // namespace strobe::kernels

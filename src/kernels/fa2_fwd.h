@@ -47,14 +47,18 @@ struct Fa2Fwd {
   static constexpr int kRows = WarpS::kRowsPerLane;
   static constexpr int kPvSteps = C.block_n / 16 * C.head_dim / 16;
   static constexpr bool kFull = C.features == Features::kFull;
+  using Softmax = OnlineSoftmax<kRows, kFull ? Units::kNatural : Units::kLog2>;
 
-  // Shared memory: Q (later O), then two blocks each of K and V.
-  static constexpr int kSharedBytes = QTile::kBytes + 4 * KTile::kBytes;
+  // Shared memory: Q (later O), then `stages` blocks each of K and V: block j in place j mod
+  // stages.
+  static constexpr int kAhead = C.stages - 1;  // K of this many blocks ahead is on its way
+  static_assert((C.stages & kAhead) == 0, "stages is a power of two");
+  static constexpr int kSharedBytes = QTile::kBytes + 2 * C.stages * KTile::kBytes;
   STROBE_DEVICE static QTile q_tile() { return {isa::shared_base()}; }
   STROBE_DEVICE static KTile k_tile(int j) {
-    return {isa::shared_base() + QTile::kBytes + (j & 1) * KTile::kBytes};
+    return {isa::shared_base() + QTile::kBytes + (j & kAhead) * KTile::kBytes};
   }
-  STROBE_DEVICE static KTile v_tile(int j) { return {k_tile(j).base + 2 * KTile::kBytes}; }
+  STROBE_DEVICE static KTile v_tile(int j) { return {k_tile(j).base + C.stages * KTile::kBytes}; }
 
   STROBE_DEVICE static void run(const Params& p) {
     const QueryTile tile = tile_of(p, isa::cta_id());
@@ -84,26 +88,30 @@ struct Fa2Fwd {
   STROBE_DEVICE void attend() {
     WarpO o;
     o.clear();
-    OnlineSoftmax<kRows> softmax(kFull ? 1.0f : p.a.scale);
+    Softmax softmax(kFull ? 1.0f : p.a.scale);
     if (!keys.any.empty()) walk(o, softmax);
     finish(o, softmax, tile_of(p, isa::opaque(isa::cta_id())));
   }
 
-  STROBE_DEVICE void walk(WarpO& o, OnlineSoftmax<kRows>& softmax) {
+  STROBE_DEVICE void walk(WarpO& o, Softmax& softmax) {
     const int first = keys.any.begin / C.block_n, last = (keys.any.end - 1) / C.block_n;
     Loader k_loader = loader(p.k, last, p.a.head_dim), v_loader = loader(p.v, last, p.a.head_dim_v);
     WarpS s;
     WarpP prob;
 
-    // S of block j; meanwhile K_(j-1) and V_j are on their way.
+    // S of block j; meanwhile K and V of the next blocks are on their way.
     const auto multiply_qk = [&](int j) {
-      isa::cp_async_wait<0>();
+      isa::cp_async_wait<kAhead - 1>();
       isa::cta_sync();  // K_j and V_(j+1) are there; what they take the place of is done with
-      load(k_loader, k_tile(j - 1), j - 1);
-      load(v_loader, v_tile(j), j);
-      isa::cp_async_commit();
+      const auto fetch = [&](int i) {
+        if (i == C.fetch_at) {
+          load(k_loader, k_tile(j - kAhead), j - kAhead);
+          load(v_loader, v_tile(j - kAhead + 1), j - kAhead + 1);
+          isa::cp_async_commit();
+        }
+      };
       mma<T, C.head_dim, Accumulate::kNo>(s, ReadA(q_tile(), lane, warp_row),
-                                          ReadB(k_tile(j), lane), [](int) {});
+                                          ReadB(k_tile(j), lane), fetch);
     };
     const auto step = [&](int j, auto cut) {
       multiply_qk(j);
@@ -118,6 +126,12 @@ struct Fa2Fwd {
     load_q();
     load(k_loader, k_tile(last), last);
     isa::cp_async_commit();
+    STROBE_UNROLL
+    for (int ahead = 1; ahead < kAhead; ++ahead) {
+      load(k_loader, k_tile(last - ahead), last - ahead);
+      load(v_loader, v_tile(last - ahead + 1), last - ahead + 1);
+      isa::cp_async_commit();
+    }
     multiply_qk(last);
     modify_and_mask(s, last * C.block_n);
     softmax.update_max(s);  // O is still zero
@@ -233,7 +247,7 @@ struct Fa2Fwd {
   }
 
   // The tile is worked out anew, so that it takes no registers while keys are walked over.
-  STROBE_DEVICE void finish(WarpO& o, OnlineSoftmax<kRows>& softmax, const QueryTile& tile) {
+  STROBE_DEVICE void finish(WarpO& o, Softmax& softmax, const QueryTile& tile) {
     softmax.finish();
     const f32* sinks = p.a.sinks;
     STROBE_UNROLL

@@ -47,8 +47,9 @@ STROBE_DEVICE void gather_tile(const Tile& tile, Address address, int dim, bool 
 // addresses differ by constants.
 template <int kThreads, class Tile, class T>
 struct BlockLoader {
-  static constexpr int kPeriod = 8;  // rows after which the swizzle repeats
-  static constexpr int kPerPass = kThreads / (Tile::kChunks * kPeriod) * kPeriod;
+  // Rows of a pass: a multiple of the swizzle's period 8, or 4 where threads are few.
+  static constexpr int kWhole = kThreads / (Tile::kChunks * 8) * 8;
+  static constexpr int kPerPass = kWhole > 0 ? kWhole : kThreads / (Tile::kChunks * 4) * 4;
   static constexpr int kPasses = Tile::kRows / kPerPass;
   static_assert(kPerPass > 0 && Tile::kRows % kPerPass == 0);
 
@@ -71,14 +72,14 @@ struct BlockLoader {
   // The block whose row r is valid iff begin <= r < end; the others become zeros. Then moves on to
   // the block above.
   STROBE_DEVICE void load(const Tile& tile, int begin, int end, Here here = {}) {
-    const u32 to = tile.at(row(), chunk());
+    const u32 even = tile.at(row(), chunk()), odd = tile.at(row() + kPerPass, chunk());
     const u32 r = static_cast<u32>(row() - begin), rows = static_cast<u32>(end - begin);
     const bool inside = chunk() * Tile::kPerChunk < dim && !idle();
     const T* from = cursor;
     STROBE_UNROLL
     for (int x = 0; x < kPasses; ++x) {
       if (kThreads == kPerPass * Tile::kChunks || !idle()) {
-        isa::cp_async_16(to + x * kPerPass * Tile::kRowBytes, from,
+        isa::cp_async_16((x % 2 ? odd : even) + x / 2 * 2 * kPerPass * Tile::kRowBytes, from,
                          inside && r + x * kPerPass < rows, here);
       }
       from += kPerPass * row_stride;
