@@ -16,6 +16,7 @@ set(STROBE_CUDA AUTO CACHE STRING
     "Compile kernels ahead of time with nvcc: AUTO (where it is found, and no sanitizer is used), ON, OFF")
 set_property(CACHE STROBE_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(STROBE_NVCC_FLAGS "" CACHE STRING "More flags for nvcc, as -lineinfo")
+option(STROBE_CUDA_COMPRESS "Embed kernels compressed: a seventh of the size; the driver unpacks them" ON)
 set(STROBE_OLDEST_NVCC 12.8)
 set(STROBE_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 
@@ -34,6 +35,8 @@ macro(strobe_find_nvcc)
       endif()
     endif()
     if(STROBE_CUDA_ENABLED)
+      cmake_path(GET STROBE_NVCC PARENT_PATH toolkit_bin)
+      find_program(STROBE_FATBINARY fatbinary HINTS ${toolkit_bin} REQUIRED)  # comes with nvcc
       message(STATUS "Kernels: compiled ahead of time by ${STROBE_NVCC} ${STROBE_NVCC_VERSION}")
     elseif(STROBE_CUDA STREQUAL "ON")
       message(FATAL_ERROR "STROBE_CUDA is ON, but ${problem}")
@@ -172,6 +175,19 @@ macro(strobe_compile_row name arch includes)
   endforeach()
 endmacro()
 
+# Replaces the file that <variable> names, a cubin ("elf") or PTX ("ptx") of that architecture, by its compressed
+# form: a fat binary that holds nothing else.
+function(strobe_pack variable kind arch)
+  if(STROBE_CUDA_COMPRESS)
+    add_custom_command(
+      OUTPUT ${${variable}}.fatbin
+      COMMAND ${STROBE_FATBINARY} --create=${${variable}}.fatbin -64 --compress-mode=size
+              --image3=kind=${kind},sm=${arch},file=${${variable}}
+      DEPENDS ${${variable}} VERBATIM)
+    set(${variable} ${${variable}}.fatbin PARENT_SCOPE)
+  endif()
+endfunction()
+
 function(strobe_add_kernels target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "DEF;FUNCTION;HEADERS" "INCLUDES")
   if(NOT arg_HEADERS)
@@ -210,9 +226,13 @@ STROBE_KERNEL(${name}, ${type})
         cmake_path(GET file EXTENSION LAST_ONLY extension)
         string(REPLACE . "" extension ${extension})
         set(symbol strobe_${extension}_${real}_${name})
-        set(kind kCubin)
         if(extension STREQUAL ptx)
           set(kind kPtx)
+          strobe_pack(file ptx ${real})
+        else()
+          set(kind kCubin)
+          string(REGEX MATCH "sm_([0-9]+a?)\\.cubin$" ignored ${file})
+          strobe_pack(file elf ${CMAKE_MATCH_1})
         endif()
         strobe_incbin(assembly ${symbol} ${file})
         list(APPEND embedded ${file})

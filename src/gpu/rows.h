@@ -24,7 +24,8 @@ std::span<const Header> embedded_headers();
 
 enum class ImageKind { kCubin, kPtx };
 
-// Machine code or PTX of one row, ready for the driver.
+// Machine code or PTX of one row, ready for the driver: plain, or as a fat binary that holds
+// nothing else (compressed).
 struct Image {
   ImageKind kind = ImageKind::kCubin;
   int arch = 0;                          // 80, 90, 100: it was compiled for sm_80, sm_90a ...
