@@ -13,8 +13,10 @@ std::span<const Backend* const> backends() {
     &cpu::kBackend,
     &reference::kBackend,
     &gpu::kFa2OnCuda,
+    &gpu::kGenericOnCuda,
 #if STROBE_EMULATED_KERNELS
     &gpu::kFa2OnEmulator,
+    &gpu::kGenericOnEmulator,
 #endif
   };
   return kBackends;

@@ -54,6 +54,7 @@ struct BackendOf {
 
 // Every row, family by family; src/api/registry.cpp takes those of the devices that the build has.
 extern const api::Backend kFa2OnCuda, kFa2OnEmulator;
+extern const api::Backend kGenericOnCuda, kGenericOnEmulator;
 
 }  // namespace strobe::gpu
 

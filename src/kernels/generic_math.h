@@ -93,7 +93,8 @@ struct HeadScores {
     const kernels::Modifiers& m = a.mod;
     bias_at = b * m.bias.batch + h * m.bias.head;
     mask_at = b * m.mask.batch + h * m.mask.head;
-    if (rule.alibi) slope = isa::ld_global(rule.alibi + b * m.alibi_batch + h);
+    // The rows past the last sequence, which has number `batch`, have no scores.
+    if (rule.alibi && b < a.batch) slope = isa::ld_global(rule.alibi + b * m.alibi_batch + h);
     if (m.keep_threshold != 0) {
       stream = core::dropout_stream(m.state ? isa::ld_global(m.state) : m.seed,
                                     m.state ? isa::ld_global(m.state + 1) : m.offset,

@@ -91,7 +91,7 @@ struct GenericTile {
   static constexpr u32 kStageBytes =
       4 * core::max((kOwn + kOtherRows) * kPitch, kOtherRows* kWidePitch);
   static constexpr u32 kWeightBytes = 4 * kOwn * kWidePitch;
-  static constexpr int shared_bytes(int weight_tiles) {
+  STROBE_HOST_DEVICE static constexpr int shared_bytes(int weight_tiles) {
     return static_cast<int>(kStageBytes + static_cast<u32>(weight_tiles) * kWeightBytes);
   }
   using Scores = f32[kRows][4];
