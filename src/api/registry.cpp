@@ -14,9 +14,13 @@ std::span<const Backend* const> backends() {
     &reference::kBackend,
     &gpu::kFa2OnCuda,
     &gpu::kGenericOnCuda,
+    &gpu::kFa1OnCuda,
+    &gpu::kStandardOnCuda,
 #if STROBE_EMULATED_KERNELS
     &gpu::kFa2OnEmulator,
     &gpu::kGenericOnEmulator,
+    &gpu::kFa1OnEmulator,
+    &gpu::kStandardOnEmulator,
 #endif
   };
   return kBackends;

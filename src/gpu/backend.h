@@ -55,6 +55,8 @@ struct BackendOf {
 // Every row, family by family; src/api/registry.cpp takes those of the devices that the build has.
 extern const api::Backend kFa2OnCuda, kFa2OnEmulator;
 extern const api::Backend kGenericOnCuda, kGenericOnEmulator;
+extern const api::Backend kFa1OnCuda, kFa1OnEmulator;
+extern const api::Backend kStandardOnCuda, kStandardOnEmulator;
 
 }  // namespace strobe::gpu
 

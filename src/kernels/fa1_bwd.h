@@ -56,6 +56,7 @@ struct Fa1Bwd {
   using Partials = PartialSlabs<C.warps, C.head_dim>;
   static constexpr int kThreads = C.warps * 32;
   static constexpr int kMinCtas = 1;
+  static constexpr int kBlockM = C.block_m, kBlockN = C.block_n;
   static constexpr int kRows = WarpS::kRowsPerLane;
   static constexpr int kPartCols =
       core::min(C.head_dim, 32);  // of partial dQ that are in registers at once

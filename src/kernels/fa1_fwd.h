@@ -45,6 +45,7 @@ struct Fa1Fwd {
   using Partials = PartialSlabs<C.warps, C.head_dim>;
   static constexpr int kThreads = C.warps * 32;
   static constexpr int kMinCtas = 1;
+  static constexpr int kBlockM = C.block_m, kBlockN = C.block_n;
   static constexpr int kRows = WarpS::kRowsPerLane;
 
   // Shared memory: K, V, two blocks of Q, partial O, row maxima and sums, factors of O and P V.

@@ -42,6 +42,9 @@ struct MatmulParams {
   u32 blocks_m, blocks_n;            // tiles of Z, per head
 };
 
+// Columns of a row that stay in shared memory: as many as leave room for four CTAs.
+constexpr int kStandardCachedColumns = 6144;
+
 enum class RowOperation { kMask, kSoftmax, kDropout, kScoreGradients };
 
 struct RowsConfig {

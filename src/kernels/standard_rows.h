@@ -37,8 +37,7 @@ struct StandardRows {
   static constexpr int kColumnBytes = C.operation == RowOperation::kSoftmax          ? 4
                                       : C.operation == RowOperation::kScoreGradients ? 8
                                                                                      : 0;
-  static constexpr int kMaxCached = 6144;  // so that kMinCtas fit
-  static constexpr int kSharedBytes = kReductions + kColumnBytes * kMaxCached;
+  static constexpr int kSharedBytes = kReductions + kColumnBytes * kernels::kStandardCachedColumns;
 
   STROBE_DEVICE static void run(const Params& p) {
     StandardRows row(p);
