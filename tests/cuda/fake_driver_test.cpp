@@ -3,26 +3,13 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <memory>
-#include <new>
 #include <string>
 
+#include "cpu_parallel/allocations.h"
 #include "cuda/executor.h"
 #include "cuda/modules.h"
-
-namespace {
-std::atomic<int> allocations{0};
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace strobe::cuda {
 namespace {
@@ -167,9 +154,9 @@ TEST_F(FakeDriverTest, FailedLaunchStopsTheList) {
 
 TEST_F(FakeDriverTest, RunAllocatesNothing) {
   const gpu::Step steps[] = {launch(), gpu::Memset{at(4096), 7, 20}, launch()};
-  const int before = allocations;
+  const std::int64_t before = cpu::test::allocations();
   const api::Status status = executor_->run(steps, at(300));
-  const int after = allocations;
+  const std::int64_t after = cpu::test::allocations();
   EXPECT_TRUE(status.ok());
   EXPECT_EQ(after, before);
   EXPECT_GT(before, 0) << "the counter does not work";
