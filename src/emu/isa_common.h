@@ -119,6 +119,9 @@ STROBE_DEVICE void st_global_streaming(T* p, T value, Here here = {}) {
 STROBE_DEVICE void red_add(f32* p, f32 value, Here here = {}) {
   emu::reduce_add_f32(p, value, here);
 }
+STROBE_DEVICE void red_add4(f32* p, f32x4 v, Here here = {}) {
+  for (int i = 0; i < 4; ++i) red_add(p + i, v[i], here);
+}
 STROBE_DEVICE u32 atom_add(u32* p, u32 value, Here here = {}) {
   return emu::atomic_add_u32(p, value, false, here);
 }

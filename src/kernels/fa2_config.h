@@ -31,6 +31,37 @@ STROBE_HOST_DEVICE constexpr Fa2FwdConfig fa2_fwd_config(core::Dtype dtype, int 
   return {dtype, head_dim, features, 128, head_dim > 64 ? 32 : 64, 4, 2, 2, 1};
 }
 
+// A grid of warps over a product's rows and columns.
+struct WarpGrid {
+  int rows, cols;
+};
+
+struct Fa2BwdConfig {
+  core::Dtype dtype;
+  int head_dim;
+  Features features;
+  int block_m;   // query rows of a step
+  int block_n;   // keys of a CTA
+  int stages;    // blocks of Q and dO in shared memory: 1 or 2
+  int min_ctas;  // per SM
+  WarpGrid s;    // of S and dP: queries x keys
+  WarpGrid dkv;  // of dK and dV: keys x head dim
+  WarpGrid dq;   // of dQ: queries x head dim
+
+  STROBE_HOST_DEVICE constexpr int warps() const { return s.rows * s.cols; }
+};
+
+STROBE_HOST_DEVICE constexpr Fa2BwdConfig fa2_bwd_config(core::Dtype dtype, int head_dim,
+                                                         Features features) {
+  if (head_dim <= 64) {
+    return {dtype, head_dim, features, 64, 128, 2, 1, {2, 4}, {4, 2}, {4, 2}};
+  }
+  if (head_dim <= 128) {
+    return {dtype, head_dim, features, 64, 128, 2, 1, {2, 4}, {4, 2}, {2, 4}};
+  }
+  return {dtype, head_dim, features, 64, 64, head_dim > 192 ? 1 : 2, 1, {2, 4}, {2, 4}, {2, 4}};
+}
+
 }  // namespace strobe::kernels
 
 #endif  // STROBE_SRC_KERNELS_FA2_CONFIG_H_

@@ -177,7 +177,7 @@ struct Fa2Fwd {
   STROBE_DEVICE Loader loader(const TensorArg& t, int j, int dim) const {
     return {static_cast<const T*>(t.data) + tile.b * t.stride.batch +
                 (tile.seq.k_begin + j * C.block_n) * t.stride.seq + tile.kv_head * t.stride.head,
-            t.stride.seq, dim};
+            t.stride.seq, dim, -1};
   }
   // Keys that no row of the tile sees are zeros: nothing of them reaches an output, NaN neither.
   STROBE_DEVICE void load(Loader& loader, const KTile& to, int j) {

@@ -42,9 +42,9 @@ STROBE_DEVICE void gather_tile(const Tile& tile, Address address, int dim, bool 
   }
 }
 
-// Copies of blocks of consecutive rows, one thread's part, walking down a tensor from its end. A
-// thread takes one column of chunks, in passes whose rows leave the swizzle alone, so that all its
-// addresses differ by constants.
+// Copies of blocks of consecutive rows, one thread's part, walking over a tensor. A thread takes
+// one column of chunks, in passes whose rows leave the swizzle alone, so that all its addresses
+// differ by constants.
 template <int kThreads, class Tile, class T>
 struct BlockLoader {
   // Rows of a pass: a multiple of the swizzle's period 8, or 4 where threads are few.
@@ -55,6 +55,7 @@ struct BlockLoader {
 
   const T* cursor;  // this thread's chunk of the block to load next
   i64 row_stride;   // in elements
+  i64 next;         // from one block to the next to be loaded
   int dim;          // elements of a row; zeros from there on
 
   STROBE_DEVICE static int row() { return static_cast<int>(isa::thread_id()) / Tile::kChunks; }
@@ -63,14 +64,14 @@ struct BlockLoader {
     return kThreads != kPerPass * Tile::kChunks && row() >= kPerPass;
   }
 
-  // first: element 0 of the row at which the first block starts.
-  STROBE_DEVICE BlockLoader(const T* first, i64 stride, int head_dim)
+  // first: element 0 of the row at which the first block starts. blocks: 1 to walk up, -1 down.
+  STROBE_DEVICE BlockLoader(const T* first, i64 stride, int head_dim, int blocks)
       : cursor(first + row() * stride + chunk() * Tile::kPerChunk),
         row_stride(stride),
+        next(blocks * Tile::kRows * stride),
         dim(head_dim) {}
 
-  // The block whose row r is valid iff begin <= r < end; the others become zeros. Then moves on to
-  // the block above.
+  // The block whose row r is valid iff begin <= r < end; the others become zeros. Then moves on.
   STROBE_DEVICE void load(const Tile& tile, int begin, int end, Here here = {}) {
     const u32 even = tile.at(row(), chunk()), odd = tile.at(row() + kPerPass, chunk());
     const u32 r = static_cast<u32>(row() - begin), rows = static_cast<u32>(end - begin);
@@ -84,7 +85,7 @@ struct BlockLoader {
       }
       from += kPerPass * row_stride;
     }
-    cursor -= Tile::kRows * row_stride;
+    cursor += next;
   }
 
   // The same for rows that no cp.async can take.
@@ -94,7 +95,7 @@ struct BlockLoader {
       copy_chunk(tile, r, chunk(), cursor + (r - row()) * row_stride - chunk() * Tile::kPerChunk,
                  r >= begin && r < end, dim, false, here);
     }
-    cursor -= Tile::kRows * row_stride;
+    cursor += next;
   }
 };
 

@@ -89,6 +89,27 @@ struct ReadBTransposed {
   }
 };
 
+// Transposed operands from kWidth columns of a tile, `first` (a multiple of kWidth) on, as a warp
+// of several takes its share of a product's columns: A where it gives the product's rows, else B.
+template <class Tile, int kWidth>
+struct ReadColumns {
+  static constexpr bool kEven = (kWidth & (kWidth - 1)) == 0;  // no chunk carries into the next bit
+  Tile tile;
+  u32 row, chunk;
+
+  STROBE_DEVICE static ReadColumns a(const Tile& tile, u32 lane, int first) {
+    return {tile, lane % 8 + 8 * (lane / 16), lane / 8 % 2 + first / 8};
+  }
+  STROBE_DEVICE static ReadColumns b(const Tile& tile, u32 lane, int first) {
+    return {tile, lane % 16, lane / 16 + first / 8};
+  }
+  STROBE_DEVICE u32x4 operator()(int mn, int k, Here here = {}) const {
+    const u32 address = kEven ? TilePlace<Tile>(tile, row, chunk).at(16 * k, 2 * mn)
+                              : tile.at(row + 16 * k, chunk + 2 * mn);
+    return isa::ldmatrix_x4_trans(address, here);
+  }
+};
+
 // The same one at a time, anywhere in the tile; rows and columns in elements, k in sixteens.
 template <class Tile>
 STROBE_DEVICE u32x4 load_a(const Tile& tile, int row, int k, u32 lane, Here here = {}) {

@@ -236,6 +236,16 @@ STROBE_DEVICE void st_global_streaming(T* p, T value, Here = {}) {
 STROBE_DEVICE void red_add(f32* p, f32 value, Here = {}) {
   asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(p), "f"(value) : "memory");
 }
+// Four neighbours at once, 16-byte aligned; each addition is atomic, the four are not.
+STROBE_DEVICE void red_add4(f32* p, f32x4 v, Here = {}) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(p), "f"(v[0]),
+               "f"(v[1]), "f"(v[2]), "f"(v[3])
+               : "memory");
+#else
+  for (int i = 0; i < 4; ++i) red_add(p + i, v[i]);
+#endif
+}
 STROBE_DEVICE u32 atom_add(u32* p, u32 value, Here = {}) {
   u32 old;
   asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"

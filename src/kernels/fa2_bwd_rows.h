@@ -1,0 +1,166 @@
+// FlashAttention-2's backward, before and after its main kernel: row by row work.
+//
+//   Fa2BwdDelta   delta = rowsum(O dO) - dLSE and LSE in units of log2, for whole padded tiles
+//   Fa2BwdDq      dQ = scale * accumulator, from the order of fragments to rows
+//   Fa2BwdSinks   dSink = -sum over rows of exp(sink - LSE) delta
+#ifndef STROBE_SRC_KERNELS_FA2_BWD_ROWS_H_
+#define STROBE_SRC_KERNELS_FA2_BWD_ROWS_H_
+
+#include "kernels/fa2_bwd.h"
+
+namespace strobe::STROBE_TARGET {
+
+// One CTA takes one query block of one head: its rows as the padded workspace has them.
+struct PaddedTile {
+  core::Sequence seq;
+  int b, h, i0;
+  i64 row;  // of the workspace
+
+  STROBE_DEVICE PaddedTile(const Fa2BwdParams& p, u32 cta) {
+    const u32 heads = static_cast<u32>(p.g.a.heads);
+    const u32 block = cta / (heads * static_cast<u32>(p.g.a.batch)),
+              rest = cta % (heads * static_cast<u32>(p.g.a.batch));
+    b = static_cast<int>(rest / heads);
+    h = static_cast<int>(rest % heads);
+    i0 = static_cast<int>(block) * p.padded.tile;
+    seq = sequence(p.g.a, b);
+    row = h * p.padded.rows + p.padded.first(b, seq.q_begin) + i0;
+  }
+  STROBE_DEVICE i64 offset(const kernels::Strides& s, int i) const {
+    return b * s.batch + (seq.q_begin + i) * s.seq + h * s.head;
+  }
+};
+
+template <Fa2BwdConfig C>
+struct Fa2BwdDelta {
+  using Params = Fa2BwdParams;
+  using T = Element<C.dtype>;
+  static constexpr int kThreads = 128, kMinCtas = 1, kSharedBytes = 0;
+
+  STROBE_DEVICE static void run(const Params& p) {
+    const PaddedTile tile(p, isa::cta_id());
+    if (tile.i0 >= tile.seq.rows_q) return;
+    const int warp = static_cast<int>(isa::warp_id());
+    for (int r = warp; r < C.block_m; r += kThreads / 32) one_row(p, tile, r);
+  }
+
+ private:
+  STROBE_DEVICE static void one_row(const Params& p, const PaddedTile& tile, int r) {
+    const u32 lane = isa::lane_id();
+    const int i = tile.i0 + r;
+    const bool inside = i < tile.seq.len_q;
+    f32 delta = 0;
+    if (inside) delta = partial(p, tile, i, lane);
+    STROBE_UNROLL
+    for (u32 lanes = 16; lanes > 0; lanes /= 2) delta += isa::shfl_xor(delta, lanes);
+    if (lane != 0) return;
+    f32 lse = -core::infinity();
+    if (inside) {
+      lse = isa::ld_global(p.g.lse + tile.offset(p.g.lse_stride, i));
+      if (p.g.dlse) delta -= isa::ld_global(p.g.dlse + tile.offset(p.g.dlse_stride, i));
+    }
+    const bool nothing = lse == -core::infinity();
+    isa::st_global(p.lse2 + tile.row + r, nothing ? core::infinity() : lse * kLog2e);
+    isa::st_global(p.delta + tile.row + r, nothing ? 0.0f : delta);
+  }
+
+  // This lane's part of O dO.
+  STROBE_DEVICE static f32 partial(const Params& p, const PaddedTile& tile, int i, u32 lane) {
+    const T* o = static_cast<const T*>(p.g.o.data) + tile.offset(p.g.o.stride, i);
+    const T* dout = static_cast<const T*>(p.g.dout.data) + tile.offset(p.g.dout.stride, i);
+    f32 sum = 0;
+    if (C.features == Features::kPlain || p.g.a.vector_loads) {
+      for (int x = static_cast<int>(lane) * 8; x < p.g.a.head_dim_v; x += 256) {
+        const auto a = isa::ld_global_nc(reinterpret_cast<const Vec<T, 8>*>(o + x));
+        const auto c = isa::ld_global_nc(reinterpret_cast<const Vec<T, 8>*>(dout + x));
+        STROBE_UNROLL
+        for (int e = 0; e < 8; ++e) sum += isa::to_float(a[e]) * isa::to_float(c[e]);
+      }
+    } else {
+      for (int x = static_cast<int>(lane); x < p.g.a.head_dim_v; x += 32) {
+        sum += isa::to_float(isa::ld_global(o + x)) * isa::to_float(isa::ld_global(dout + x));
+      }
+    }
+    return sum;
+  }
+};
+
+template <Fa2BwdConfig C>
+struct Fa2BwdDq {
+  using Params = Fa2BwdParams;
+  using T = Element<C.dtype>;
+  using Main = Fa2Bwd<C>;
+  using WarpDq = typename Main::WarpDq;
+  using Tile = SmemTile<T, C.block_m, C.head_dim>;
+  static constexpr int kThreads = Main::kThreads, kMinCtas = 1, kSharedBytes = Tile::kBytes;
+
+  STROBE_DEVICE static void run(const Params& p) {
+    const PaddedTile tile(p, isa::cta_id());
+    if (tile.i0 >= tile.seq.rows_q) return;
+    const Tile buffer = {isa::shared_base()};
+    const u32 lane = isa::lane_id();
+    const int warp = static_cast<int>(isa::warp_id());
+    const int row0 = warp / C.dq.cols * (C.block_m / C.dq.rows);
+    const int chunk0 = warp % C.dq.cols * (C.head_dim / C.dq.cols) / 8;
+    const f32* from =
+        p.dq + tile.row * C.head_dim + (warp * WarpDq::kMTiles * WarpDq::kNTiles * 32 + lane) * 4;
+    for (int m = 0; m < WarpDq::kMTiles; ++m) {
+      STROBE_UNROLL
+      for (int n = 0; n < WarpDq::kNTiles; ++n) {
+        const auto x =
+            isa::ld_global(reinterpret_cast<const f32x4*>(from + (m * WarpDq::kNTiles + n) * 128));
+        const int row = row0 + 16 * m + static_cast<int>(lane / 4);
+        const f32 scale = p.g.a.scale;
+        isa::st_shared(buffer.at(row, chunk0 + n) + 4 * (lane % 4),
+                       isa::pack<T>(x[0] * scale, x[1] * scale));
+        isa::st_shared(buffer.at(row + 8, chunk0 + n) + 4 * (lane % 4),
+                       isa::pack<T>(x[2] * scale, x[3] * scale));
+      }
+    }
+    isa::cta_sync();
+    T* dq = static_cast<T*>(p.g.dq.data);
+    for (u32 c = isa::thread_id(); c < C.block_m * Tile::kChunks; c += kThreads) {
+      const int r = static_cast<int>(c / Tile::kChunks), i = tile.i0 + r;
+      if (i >= tile.seq.rows_q) break;
+      const u32 chunk = c % Tile::kChunks;
+      store_chunk(dq + tile.offset(p.g.dq.stride, i), chunk,
+                  isa::ld_shared<Vec<T, 8>>(buffer.at(r, chunk)), p.g.a.head_dim,
+                  C.features == Features::kPlain || p.g.a.vector_loads);
+    }
+  }
+};
+
+// One CTA per query head, in a fixed order of rows.
+struct Fa2BwdSinks {
+  using Params = Fa2BwdParams;
+  static constexpr int kThreads = 256, kMinCtas = 1, kSharedBytes = 4 * kThreads;
+
+  STROBE_DEVICE static void run(const Params& p) {
+    const int h = static_cast<int>(isa::cta_id());
+    const u32 thread = isa::thread_id();
+    const f32 sink2 = isa::ld_global(p.g.a.sinks + h) * kLog2e;
+    f32 sum = 0;
+    for (int b = 0; b < p.g.a.batch; ++b) {
+      const core::Sequence seq = sequence(p.g.a, b);
+      const i64 first = h * p.padded.rows + p.padded.first(b, seq.q_begin);
+      for (int i = static_cast<int>(thread); i < seq.len_q; i += kThreads) {
+        const f32 lse2 = isa::ld_global(p.lse2 + first + i);
+        sum -= isa::ex2(sink2 - lse2) * isa::ld_global(p.delta + first + i);
+      }
+    }
+    const u32 base = isa::shared_base();
+    isa::st_shared(base + 4 * thread, sum);
+    for (u32 half = kThreads / 2; half > 0; half /= 2) {
+      isa::cta_sync();
+      if (thread < half) {
+        sum += isa::ld_shared<f32>(base + 4 * (thread + half));
+        isa::st_shared(base + 4 * thread, sum);
+      }
+    }
+    if (thread == 0) isa::st_global(p.g.dsinks + h, sum);
+  }
+};
+
+}  // namespace strobe::STROBE_TARGET
+
+#endif  // STROBE_SRC_KERNELS_FA2_BWD_ROWS_H_
