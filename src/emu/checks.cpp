@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <mutex>
+#include <utility>
 
 #include "emu/world.h"
 
@@ -74,8 +75,8 @@ void World::check_shared(Thread& by, std::uint32_t address, std::uint32_t bytes,
     conflict = by.cta->shadow.read(at, bytes, a, &unwritten, &counters().cross_warp_bytes);
   }
   if (conflict.found) {
-    flaw(HazardKind::kRace, fmt::format("shared byte {}: {}", at, conflict_text(conflict, write)),
-         here, by);
+    std::string text = fmt::format("shared byte {}: {}", at, conflict_text(conflict, write));
+    flaw(HazardKind::kRace, std::move(text), here, by);
   }
   if (unwritten) {
     flaw(HazardKind::kUninitialised, fmt::format("shared bytes {} to {}", at, at + bytes - 1), here,
@@ -117,9 +118,9 @@ Tensor& World::check_global(Thread& by, const void* address, std::uint32_t bytes
     if (write && !conflict.found) conflict = t->shadow.write(offset, bytes, a);
   }
   if (conflict.found) {
-    flaw(HazardKind::kRace,
-         fmt::format("byte {} of {}: {}", offset, t->traffic.name, conflict_text(conflict, write)),
-         here, by);
+    std::string text =
+        fmt::format("byte {} of {}: {}", offset, t->traffic.name, conflict_text(conflict, write));
+    flaw(HazardKind::kRace, std::move(text), here, by);
   }
   if (unwritten) {
     flaw(HazardKind::kUninitialised, fmt::format("byte {} of {}", offset, t->traffic.name), here,

@@ -73,16 +73,11 @@ std::size_t colour(const void* stack) {
   return reinterpret_cast<std::uintptr_t>(stack) / (kGuardBytes + Fiber::kStackBytes) * 1088 % 8192;
 }
 
-struct Switch {
-  Fiber* from;
-  Fiber* to;
-};
-
 }  // namespace
 
 struct FiberEntry {
   static void jump(Fiber& from, Fiber& to, [[maybe_unused]] bool for_good) {
-    Switch s = {&from, &to};
+    from.to_ = &to;
 #if STROBE_FIBER_ASAN
     __sanitizer_start_switch_fiber(for_good ? nullptr : &from.fake_stack_, to.bottom_, to.size_);
     from.suspended_ = !for_good;
@@ -92,17 +87,18 @@ struct FiberEntry {
     if (!from.tsan_) from.tsan_ = __tsan_get_current_fiber();
     __tsan_switch_to_fiber(to.tsan_, 0);
 #endif
-    arrive(context::jump_fcontext(to.context_, &s));
+    arrive(context::jump_fcontext(to.context_, &from));
   }
   // What every switch does on arrival: note where the other fiber stopped.
   static Fiber* arrive(context::transfer_t transfer) {
-    const Switch s = *static_cast<Switch*>(transfer.data);
-    s.from->context_ = transfer.fctx;
+    Fiber* const from = static_cast<Fiber*>(transfer.data);
+    Fiber* const self = from->to_;
+    from->context_ = transfer.fctx;
 #if STROBE_FIBER_ASAN
-    __sanitizer_finish_switch_fiber(s.to->fake_stack_, &s.from->bottom_, &s.from->size_);
-    if (s.to->given_up_) jump(*s.to, *s.from, true);
+    __sanitizer_finish_switch_fiber(self->fake_stack_, &from->bottom_, &from->size_);
+    if (self->given_up_) jump(*self, *from, true);
 #endif
-    return s.to;
+    return self;
   }
   static void run(context::transfer_t transfer) {
     Fiber* self = arrive(transfer);

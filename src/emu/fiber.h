@@ -35,6 +35,7 @@ class Fiber {
   friend struct FiberEntry;
   void* stack_ = nullptr;  // lowest address, above a guard page
   void* context_ = nullptr;
+  Fiber* to_ = nullptr;  // whom it has switched to
   void (*entry_)(void*) = nullptr;
   void* argument_ = nullptr;
   // The sanitizers' view.

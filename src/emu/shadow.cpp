@@ -19,6 +19,10 @@ bool same_actor(const Epoch& e, const Access& a) { return e.cta == a.cta && e.ac
 // Those of `lanes` of e whose accesses `a` does not know to be done.
 std::uint32_t unordered(const Epoch& e, std::uint32_t lanes, const Access& a) {
   if (e.cta == kHost) return 0;
+  if (e.cta == a.cta && (lanes & (lanes - 1)) == 0) {  // the usual case
+    const auto actor = static_cast<Actor>(e.actor + std::countr_zero(lanes));
+    return a.known->own(actor) < e.tick ? lanes : 0;
+  }
   if (!a.known->world().holds(e.cta)) return lanes;
   std::uint32_t found = 0;
   for (std::uint32_t left = lanes; left != 0; left &= left - 1) {

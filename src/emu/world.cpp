@@ -14,6 +14,22 @@ void Thread::release_to(Clock& to) {
   ++clock.own(actor());
 }
 
+const Collective* Thread::collective() const {
+  for (std::uint32_t i = 0; i < warp->open_count; ++i) {
+    if (warp->open[i].arrived >> lane() & 1) return &warp->open[i];
+  }
+  return nullptr;
+}
+
+std::string Thread::state() const {
+  if (exited) return "ended";
+  const Collective* open = collective();
+  return open ? fmt::format("waits for {} of warp {} at {}:{}", open->op->name, warp->index,
+                            open->here.file, open->here.line)
+              : fmt::format("waits for {} {} at {}:{}", waits_for, waits_id, waits_at.file,
+                            waits_at.line);
+}
+
 World::World(const Launch& launch, Memory& memory, Sites& sites)
     : launch_(launch), memory_(memory), sites_(sites), site_cache_(sites) {
   const std::uint32_t cta_count = launch.together ? launch.grid : 1;
@@ -220,20 +236,25 @@ Thread* World::pick() {
   return warp->lanes[static_cast<std::size_t>(lane)];
 }
 
-void World::block(const char* what, std::uint32_t id, const Here& here) {
-  Thread* self = running.thread;
-  self->waits_for = what;
-  self->waits_id = id;
-  self->waits_at = here;
+// The running thread cannot go on until it is made runnable.
+void World::suspend(Thread& self) {
   Thread* next = pick();
   if (!next) {
     report_deadlock();
     leave();
   }
-  if (next == self) return;
+  if (next == &self) return;
   ++counters().switches;
   running.thread = next;
-  Fiber::switch_to(self->fiber, next->fiber);
+  Fiber::switch_to(self.fiber, next->fiber);
+}
+
+void World::block(const char* what, std::uint32_t id, const Here& here) {
+  Thread& self = *running.thread;
+  self.waits_for = what;
+  self.waits_id = id;
+  self.waits_at = here;
+  suspend(self);
 }
 
 void World::poll(bool (*ready)(void*), void* argument, const char* what, std::uint32_t id,
@@ -248,23 +269,19 @@ void World::poll(bool (*ready)(void*), void* argument, const char* what, std::ui
 void World::report_deadlock() {
   std::string text = "no thread can go on:";
   const Thread* blocked = nullptr;
-  const auto state = [](const Thread& t) {
-    return t.exited ? std::string("ended")
-                    : fmt::format("waits for {} {} at {}:{}", t.waits_for, t.waits_id,
-                                  t.waits_at.file, t.waits_at.line);
-  };
   for (std::size_t i = 0; i < threads_.size();) {
     const Thread& first = *threads_[i];
     if (!blocked && !first.exited) blocked = &first;
-    const std::string what = state(first);
+    const std::string what = first.state();
     std::uint32_t last = first.index;
-    while (++i < threads_.size() && threads_[i]->cta == first.cta && state(*threads_[i]) == what)
+    while (++i < threads_.size() && threads_[i]->cta == first.cta && threads_[i]->state() == what)
       last = threads_[i]->index;
     text += fmt::format("\n  CTA {} threads {} to {}: {}", first.cta->id, first.index, last, what);
   }
   if (!blocked) return;
+  const Collective* open = blocked->collective();
   tally_.hazards.push_back({HazardKind::kDeadlock, std::move(text), blocked->cta->id,
-                            blocked->index, blocked->waits_at});
+                            blocked->index, open ? open->here : blocked->waits_at});
 }
 
 // ---- Collectives
@@ -322,7 +339,7 @@ void World::collective(const CollectiveOp& op, std::uint32_t mask, void* mine, c
   warp.args[t.lane()] = mine;
   open.arrived |= me;
   if (open.arrived != mask) {
-    block(op.name, warp.index, here);
+    suspend(t);
     return;
   }
   open = warp.open[--warp.open_count];

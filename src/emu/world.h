@@ -19,6 +19,7 @@
 
 namespace strobe::emu {
 
+struct Collective;
 struct Cta;
 struct Warp;
 class World;
@@ -32,14 +33,14 @@ struct BankAccess {
   bool write;
 };
 
-struct Thread {
+struct alignas(64) Thread {
   Fiber fiber;
   Cta* cta = nullptr;
   Warp* warp = nullptr;
   std::uint32_t index = 0;  // in its CTA; also its actor
   Clock clock;
   bool exited = false;
-  // What it waits for, or last waited for: for reports.
+  // What it waits for outside collectives, or last waited for: for reports.
   const char* waits_for = "nothing";
   std::uint32_t waits_id = 0;
   Here waits_at;
@@ -52,6 +53,9 @@ struct Thread {
   Tensor* last_tensor = nullptr;
 
   std::uint32_t lane() const { return index % kWarpLanes; }
+  // For reports: the collective that it waits in, or null; and all that it waits for.
+  const Collective* collective() const;
+  std::string state() const;
   Actor actor() const { return static_cast<Actor>(index); }
   // Lets whoever joins `to` know all that this thread has done so far.
   void release_to(Clock& to);
@@ -173,6 +177,7 @@ class World {
   void begin(Thread& t);
   [[noreturn]] void finish();
   Thread* pick();
+  void suspend(Thread& self);
   [[noreturn]] void leave();  // for the host, never to be resumed
   void set_runnable(Warp& warp, std::uint32_t lanes);
   Collective& join_collective(const CollectiveOp& op, std::uint32_t mask, const Here& here);
