@@ -210,7 +210,8 @@ struct GenericDkv {
   using Params = GenericBackwardParams;
   using T = Element<C.dtype>;
   using Tile = GenericTile<C.own_rows, C.max_dim>;
-  static constexpr int kThreads = kGenericThreads, kMinCtas = 1;
+  static constexpr int kThreads = kGenericThreads;
+  static constexpr int kMinCtas = C.max_dim <= 128 ? 2 : 1;
   static constexpr int kSharedBytes = Tile::shared_bytes(2);
 
   // tiles: generic_tiles(keys) times kv_heads.

@@ -40,7 +40,8 @@ struct GenericBackwardParams {
 // sequences begin wherever they do, each with tiles of its own: sequence b's first is number
 // cu[b] / own_rows + b, which leaves it enough before the next one's. The rows past the last
 // sequence count as one more sequence.
-constexpr u64 generic_tiles(bool varlen, i64 batch, i64 seqlen, i64 total, int own_rows) {
+STROBE_HOST_DEVICE constexpr u64 generic_tiles(bool varlen, i64 batch, i64 seqlen, i64 total,
+                                               int own_rows) {
   return static_cast<u64>(varlen ? total / own_rows + batch + 1
                                  : batch * core::ceil_div<i64>(seqlen, own_rows));
 }

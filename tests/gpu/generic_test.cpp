@@ -59,7 +59,7 @@ Case dense(Op op, DType dtype, std::int64_t seqlen_q, std::int64_t seqlen_k,
 
 TEST(Generic, RandomCasesAgreeWithTheReference) {
   std::uint64_t checked = 0;
-  for (std::uint64_t seed = 0; checked < cases(60, 2000); ++seed) {
+  for (std::uint64_t seed = 0; checked < cases(100, 2000); ++seed) {
     const Case c = random_case(seed);
     if (work(c) > 2e6) continue;
     ++checked;
@@ -184,7 +184,7 @@ Case in_f64(Case c) {
 
 TEST(Oracle, RandomCasesInFloat64) {
   std::uint64_t checked = 0;
-  for (std::uint64_t seed = 5000; checked < cases(40, 1000); ++seed) {
+  for (std::uint64_t seed = 5000; checked < cases(120, 1000); ++seed) {
     const Case c = random_case(seed);
     if (work(c) > 5e5) continue;
     ++checked;
