@@ -2,23 +2,12 @@
 
 #include <sys/mman.h>
 
-#include <boost/context/detail/fcontext.hpp>
 #include <cstdint>
 #include <mutex>
 #include <vector>
 
-#if defined(__SANITIZE_ADDRESS__)
+#if STROBE_FIBER_ASAN
 #include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#define STROBE_FIBER_ASAN 1
-#else
-#define STROBE_FIBER_ASAN 0
-#endif
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-#define STROBE_FIBER_TSAN 1
-#else
-#define STROBE_FIBER_TSAN 0
 #endif
 
 namespace strobe::emu {
@@ -75,36 +64,10 @@ std::size_t colour(const void* stack) {
 
 }  // namespace
 
-struct FiberEntry {
-  static void jump(Fiber& from, Fiber& to, [[maybe_unused]] bool for_good) {
-    from.to_ = &to;
-#if STROBE_FIBER_ASAN
-    __sanitizer_start_switch_fiber(for_good ? nullptr : &from.fake_stack_, to.bottom_, to.size_);
-    from.suspended_ = !for_good;
-    to.suspended_ = false;
-#endif
-#if STROBE_FIBER_TSAN
-    if (!from.tsan_) from.tsan_ = __tsan_get_current_fiber();
-    __tsan_switch_to_fiber(to.tsan_, 0);
-#endif
-    arrive(context::jump_fcontext(to.context_, &from));
-  }
-  // What every switch does on arrival: note where the other fiber stopped.
-  static Fiber* arrive(context::transfer_t transfer) {
-    Fiber* const from = static_cast<Fiber*>(transfer.data);
-    Fiber* const self = from->to_;
-    from->context_ = transfer.fctx;
-#if STROBE_FIBER_ASAN
-    __sanitizer_finish_switch_fiber(self->fake_stack_, &from->bottom_, &from->size_);
-    if (self->given_up_) jump(*self, *from, true);
-#endif
-    return self;
-  }
-  static void run(context::transfer_t transfer) {
-    Fiber* self = arrive(transfer);
-    self->entry_(self->argument_);
-  }
-};
+void Fiber::run(context::transfer_t transfer) {
+  Fiber* self = arrive(transfer);
+  self->entry_(self->argument_);
+}
 
 Fiber::~Fiber() {
 #if STROBE_FIBER_TSAN
@@ -119,7 +82,7 @@ bool Fiber::start(void (*entry)(void*), void* argument) {
   entry_ = entry;
   argument_ = argument;
   context_ = context::make_fcontext(static_cast<char*>(stack_) + kStackBytes - colour(stack_),
-                                    kStackBytes - colour(stack_), FiberEntry::run);
+                                    kStackBytes - colour(stack_), run);
 #if STROBE_FIBER_ASAN
   __asan_unpoison_memory_region(stack_, kStackBytes);
   bottom_ = stack_;
@@ -134,10 +97,8 @@ bool Fiber::start(void (*entry)(void*), void* argument) {
   return true;
 }
 
-void Fiber::switch_to(Fiber& from, Fiber& to) { FiberEntry::jump(from, to, false); }
-
 void Fiber::leave_for(Fiber& from, Fiber& to) {
-  FiberEntry::jump(from, to, true);
+  jump(from, to, true);
   __builtin_unreachable();
 }
 

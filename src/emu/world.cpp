@@ -236,17 +236,9 @@ Thread* World::pick() {
   return warp->lanes[static_cast<std::size_t>(lane)];
 }
 
-// The running thread cannot go on until it is made runnable.
-void World::suspend(Thread& self) {
-  Thread* next = pick();
-  if (!next) {
-    report_deadlock();
-    leave();
-  }
-  if (next == &self) return;
-  ++counters().switches;
-  running.thread = next;
-  Fiber::switch_to(self.fiber, next->fiber);
+void World::stop_deadlocked() {
+  report_deadlock();
+  leave();
 }
 
 void World::block(const char* what, std::uint32_t id, const Here& here) {
@@ -330,24 +322,11 @@ Collective& World::join_collective(const CollectiveOp& op, std::uint32_t mask, c
   return c;
 }
 
-void World::collective(const CollectiveOp& op, std::uint32_t mask, void* mine, const Here& here) {
-  Thread& t = *running.thread;
-  Warp& warp = *t.warp;
-  const std::uint32_t me = 1u << t.lane();
-  mask &= warp.lane_mask;
-  Collective& open = join_collective(op, mask, here);
-  warp.args[t.lane()] = mine;
-  open.arrived |= me;
-  if (open.arrived != mask) {
-    suspend(t);
-    return;
-  }
-  open = warp.open[--warp.open_count];
+void World::execute(const CollectiveOp& op, Warp& warp, std::uint32_t mask, const Here& here) {
   if (warp.bank_logged && mask == warp.lane_mask) count_banks(warp);
   hit(here, static_cast<std::uint64_t>(std::popcount(mask)));
   op.execute(*this, warp, mask, here);
   ++progress_;
-  if (mask != me) set_runnable(warp, mask & ~me);
 }
 
 }  // namespace strobe::emu

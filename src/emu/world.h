@@ -145,7 +145,8 @@ class World {
 
   // Of the running thread, with the other lanes of mask: the last to arrive
   // executes for all.
-  void collective(const CollectiveOp& op, std::uint32_t mask, void* mine, const Here& here);
+  [[gnu::always_inline]] void collective(const CollectiveOp& op, std::uint32_t mask, void* mine,
+                                         const Here& here);
 
   // Knows nothing, and is of t's CTA.
   void reset_clock(Clock& clock, const Thread& t) const;
@@ -177,10 +178,13 @@ class World {
   void begin(Thread& t);
   [[noreturn]] void finish();
   Thread* pick();
-  void suspend(Thread& self);
+  // The running thread cannot go on until it is made runnable.
+  [[gnu::always_inline]] void suspend(Thread& self);
+  [[noreturn]] void stop_deadlocked();
   [[noreturn]] void leave();  // for the host, never to be resumed
   void set_runnable(Warp& warp, std::uint32_t lanes);
   Collective& join_collective(const CollectiveOp& op, std::uint32_t mask, const Here& here);
+  void execute(const CollectiveOp& op, Warp& warp, std::uint32_t mask, const Here& here);
   void report_deadlock();
   void check_leaks();
   void land(AsyncQueue& queue, std::size_t effect);
@@ -224,6 +228,33 @@ struct Running {
   Thread* thread = nullptr;
 };
 inline thread_local constinit Running running;
+
+inline void World::suspend(Thread& self) {
+  Thread* next = pick();
+  if (!next) stop_deadlocked();
+  if (next == &self) return;
+  ++counters().switches;
+  running.thread = next;
+  Fiber::switch_to(self.fiber, next->fiber);
+}
+
+inline void World::collective(const CollectiveOp& op, std::uint32_t mask, void* mine,
+                              const Here& here) {
+  Thread& t = *running.thread;
+  Warp& warp = *t.warp;
+  const std::uint32_t me = 1u << t.lane();
+  mask &= warp.lane_mask;
+  Collective& open = join_collective(op, mask, here);
+  warp.args[t.lane()] = mine;
+  open.arrived |= me;
+  if (open.arrived != mask) {
+    suspend(t);
+    return;
+  }
+  open = warp.open[--warp.open_count];
+  execute(op, warp, mask, here);
+  if (mask != me) set_runnable(warp, mask & ~me);
+}
 
 }  // namespace strobe::emu
 
