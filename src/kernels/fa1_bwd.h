@@ -255,13 +255,6 @@ struct Fa1Bwd {
     isa::count(core::Op::kScale, 2 * WarpS::kNTiles * kRows);
   }
 
-  // core::dropout_draw() without an index into registers.
-  STROBE_DEVICE static u32 dropout_draw(const core::PhiloxBlock& bits, u32 element) {
-    const u32 low = element & 2 ? bits.word[1] : bits.word[0];
-    const u32 high = element & 2 ? bits.word[3] : bits.word[2];
-    return ((element & 4 ? high : low) >> (16 * (element % 2))) & 0xFFFFu;
-  }
-
   // Z o P, rounded; dP becomes Z o dP.
   STROBE_DEVICE Operand drop(const WarpS& s, WarpS& dp, int key0) const {
     Operand kept;
@@ -279,7 +272,8 @@ struct Fa1Bwd {
         STROBE_UNROLL
         for (int x = 0; x < 2; ++x) {
           const u32 query = static_cast<u32>(tile.query(col + x));
-          const u32 draw = dropout_draw(core::dropout_bits(stream, query, key / 8), key % 8);
+          const core::PhiloxBlock bits = core::dropout_bits(stream, query, key / 8);
+          const u32 draw = word_of(bits, key % 8 / 2) >> (16 * (key % 2)) & 0xFFFFu;
           z[x] = draw >= g.a.mod.keep_threshold ? g.a.mod.keep_scale : 0.0f;
           dp.x[i / 2][n][r + x] *= z[x];
         }

@@ -16,8 +16,9 @@ struct Fa1Config {
   STROBE_HOST_DEVICE constexpr int warp_keys() const { return block_n / warps; }
 };
 
-// The SRAM budget from which the shipped rows take their blocks.
-constexpr int kFa1Sram = 64 * 1024;
+// The SRAM budgets from which the shipped rows take their blocks. Backward's is smaller because the
+// dK and dV of a block's keys take registers.
+constexpr int kFa1FwdSram = 128 * 1024, kFa1BwdSram = 64 * 1024;
 
 // Algorithm 1, line 1, for M elements of 2 bytes: B_c = M / 4d, B_r = min(B_c, d). mma.sync tiles
 // make B_c a multiple of 16 keys per warp and B_r one of 16 rows; the registers that S takes limit
@@ -31,13 +32,13 @@ STROBE_HOST_DEVICE constexpr Fa1Config fa1_config(core::Dtype dtype, int head_di
   return {dtype, head_dim, core::max(16, rows / 16 * 16), warps * keys, warps};
 }
 STROBE_HOST_DEVICE constexpr Fa1Config fa1_fwd_config(core::Dtype dtype, int head_dim,
-                                                      int sram_bytes = kFa1Sram) {
-  return fa1_config(dtype, head_dim, sram_bytes, head_dim > 64 ? 16 : 32, 64);
+                                                      int sram_bytes = kFa1FwdSram) {
+  return fa1_config(dtype, head_dim, sram_bytes, 32, 64);
 }
-// dK and dV of a warp's keys stay in registers, hence 16 keys and 32 rows.
+// dK and dV of a warp's keys stay in registers, hence 16 keys and few rows.
 STROBE_HOST_DEVICE constexpr Fa1Config fa1_bwd_config(core::Dtype dtype, int head_dim,
-                                                      int sram_bytes = kFa1Sram) {
-  return fa1_config(dtype, head_dim, sram_bytes, 16, 32);
+                                                      int sram_bytes = kFa1BwdSram) {
+  return fa1_config(dtype, head_dim, sram_bytes, 16, head_dim > 64 ? 16 : 32);
 }
 
 // Rows of float32 workspace: row `offset(run, i, h)` of O or dQ has run_dim columns.

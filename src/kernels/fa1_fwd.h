@@ -239,17 +239,22 @@ struct Fa1Fwd {
   }
 
   STROBE_DEVICE void drop(WarpS& s, int key0) {
-    if (p.a.mod.keep_threshold == 0) return;
-    RowDropout row(p.a.mod, static_cast<u64>(tile.b) * p.a.heads + tile.head, 0);
+    const Modifiers& mod = p.a.mod;
+    if (mod.keep_threshold == 0) return;
+    const core::PhiloxBlock stream =
+        RowDropout(mod, static_cast<u64>(tile.b) * p.a.heads + tile.head, 0).stream;
+    const auto factor = [&](u32 draw) {
+      return draw >= mod.keep_threshold ? mod.keep_scale : 0.0f;
+    };
     STROBE_UNROLL
     for (int i = 0; i < kRows; ++i) {
-      row.i = static_cast<u32>(tile.query(WarpS::row(i, lane)));
+      const u32 query = static_cast<u32>(tile.query(WarpS::row(i, lane)));
       STROBE_UNROLL
-      for (int n = 0; n < WarpS::kNTiles; ++n) {
-        f32 first, second;
-        row.pair(p.a.mod, key0 + WarpS::col(2 * n, lane), first, second);
-        s.x[i / 2][n][2 * (i % 2)] *= first;
-        s.x[i / 2][n][2 * (i % 2) + 1] *= second;
+      for (int n = 0; n < WarpS::kNTiles; ++n) {  // eight keys: one block of bits
+        const u32 bits =
+            word_of(core::dropout_bits(stream, query, static_cast<u32>(key0 / 8 + n)), lane % 4);
+        s.x[i / 2][n][2 * (i % 2)] *= factor(bits & 0xFFFFu);
+        s.x[i / 2][n][2 * (i % 2) + 1] *= factor(bits >> 16);
       }
     }
     isa::count(core::Op::kOther, kRows * C.warp_keys() / 4);

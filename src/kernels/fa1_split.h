@@ -4,10 +4,18 @@
 #ifndef STROBE_SRC_KERNELS_FA1_SPLIT_H_
 #define STROBE_SRC_KERNELS_FA1_SPLIT_H_
 
+#include "core/philox.h"
 #include "kernels/plain_product.h"
 #include "tile/tile_rows.h"
 
 namespace strobe::STROBE_TARGET {
+
+// Word `i` of a block, without an index into registers.
+STROBE_DEVICE u32 word_of(const core::PhiloxBlock& bits, u32 i) {
+  const u32 low = i & 1 ? bits.word[1] : bits.word[0];
+  const u32 high = i & 1 ? bits.word[3] : bits.word[2];
+  return i & 2 ? high : low;
+}
 
 // One value per warp and row: row maxima, row sums.
 template <int kWarps, int kRows>
@@ -21,9 +29,9 @@ struct PerWarpRows {
   template <class F>
   STROBE_DEVICE f32 reduce(int row, F combine, Here here = {}) const {
     f32 x = isa::ld_shared<f32>(base + static_cast<u32>(row) * 4, here);
-    STROBE_UNROLL
-    for (u32 w = 1; w < kWarps; ++w)
-      x = combine(x, isa::ld_shared<f32>(base + (w * kRows + static_cast<u32>(row)) * 4, here));
+    STROBE_NO_UNROLL  // of many rows at once: loads in flight would take registers
+        for (u32 w = 1; w < kWarps; ++w) x =
+            combine(x, isa::ld_shared<f32>(base + (w * kRows + static_cast<u32>(row)) * 4, here));
     return x;
   }
 };

@@ -231,18 +231,24 @@ struct StandardRows {
       for (int e = 0; e < 8; ++e) x[e] *= z[e];
       return x;
     };
-    f32 d = 0;
+    // Divided by the sum of P, which is 1 but for rounding: so what all dP have in common cancels.
+    f32 d = 0, sum = 0;
     for_columns([&](int c) {
       const Eight dp = z_dp(c), x = load(probs + c);
       STROBE_UNROLL
-      for (int e = 0; e < 8; ++e) d = isa::fma(x[e], dp[e], d);
-      isa::count(core::Op::kOther, 16);
+      for (int e = 0; e < 8; ++e) {
+        d = isa::fma(x[e], dp[e], d);
+        sum += x[e];
+      }
+      isa::count(core::Op::kOther, 24);
       if (c < p.cached) {
         keep(c, 0, dp);
         keep(c, 1, x);
       }
     });
     d = reduce(d, 0, [](f32 x, f32 y) { return x + y; });
+    sum = reduce(sum, 1, [](f32 x, f32 y) { return x + y; });
+    if (sum != 0.0f) d *= isa::rcp(sum);
     if (p.dlse)
       d -= isa::ld_global(p.dlse + b * p.dlse_stride.batch + (seq.q_begin + i) * p.dlse_stride.seq +
                           h * p.dlse_stride.head);

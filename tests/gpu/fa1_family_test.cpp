@@ -11,10 +11,10 @@ Problem small(DType dtype, Op op) {
   p.op = op;
   p.dtype = dtype;
   p.batch = 2;
-  p.heads = 4;
-  p.kv_heads = 2;
-  p.seqlen_q = 70;
-  p.seqlen_k = 90;
+  p.heads = 2;
+  p.kv_heads = 1;
+  p.seqlen_q = 40;
+  p.seqlen_k = 70;
   p.head_dim = 64;
   return p;
 }
@@ -27,7 +27,7 @@ void check(const char* kernel, Problem problem, Data data = Data::normal) {
   c.seed = 3;
   c.dlse = problem.op == Op::backward;
   if (problem.lengths == Lengths::padded) {
-    c.seqlens_q = {70, 33};
+    c.seqlens_q = {40, 33};
     c.seqlens_k = {0, 65};
   }
   static int count = 0;  // every case with another landing and order
