@@ -257,14 +257,18 @@ struct Fa2Fwd {
       const int h = tile.head_of(row(i));
       if (sinks && inside) softmax.add_sink(i, isa::ld_global(sinks + h));
       if (p.lse && lane % 4 == 0 && query < tile.seq.rows_q) {
-        isa::st_global(p.lse + tile.offset(p.lse_stride, query, h), softmax.lse(i));
+        isa::st_global(p.lse + tile.offset(p.lse_stride, query, h),
+                       inside ? softmax.lse(i) : -core::infinity());
       }
-      const f32 inverse = inside ? softmax.inverse(i) : 0.0f;
+      const f32 inverse = softmax.inverse(i);
       isa::count(core::Op::kRescale, C.head_dim / 4);
       STROBE_UNROLL
       for (int n = 0; n < WarpO::kNTiles; ++n) {
-        o.x[i / 2][n][2 * (i % 2)] *= inverse;
-        o.x[i / 2][n][2 * (i % 2) + 1] *= inverse;
+        STROBE_UNROLL
+        for (int r = 2 * (i % 2); r < 2 * (i % 2) + 2; ++r) {
+          f32& x = o.x[i / 2][n][r];
+          x = inside ? x * inverse : 0.0f;  // whatever lies in rows outside, infinities included
+        }
       }
     }
     store_o(o, tile);
