@@ -4,13 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <limits>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "harness/harness.h"
+#include "problem_case.h"
 #include "problem_options.h"
 
 namespace strobe::tools {
@@ -20,13 +19,8 @@ using harness::CheckReport;
 using harness::CheckRow;
 using harness::Outcome;
 
-struct Options {
-  Problem problem;
+struct Options : CaseOptions {
   PlanOptions plan;
-  std::vector<std::int32_t> seqlens_q, seqlens_k;
-  bool dlse = false;
-  harness::Data data = harness::Data::normal;
-  std::uint64_t seed = 0;
   std::uint64_t count = 100;
   bool json = false;
 };
@@ -143,52 +137,6 @@ int check_random(const CLI::App& app, const Options& options) {
   return finish(app, tally, {{"seed", options.seed}, {"count", options.count}}, options.json);
 }
 
-// Where each sequence of that length begins, if they lie one after the other.
-std::vector<std::int32_t> begins(const std::vector<std::int32_t>& lengths) {
-  std::vector<std::int32_t> begins = {0};
-  for (const std::int32_t length : lengths) begins.push_back(begins.back() + length);
-  return begins;
-}
-
-// The case that the options describe. Returns what is wrong with them.
-std::string make_case(const Options& options, harness::Case* c) {
-  Problem& problem = c->problem;
-  problem = options.problem;
-  c->data = options.data;
-  c->seed = options.seed;
-  c->dlse = options.dlse;
-  c->dbias = problem.op == Op::backward && problem.bias.dtype != DType::none;
-  c->dsinks = problem.op == Op::backward && problem.sinks;
-  if (problem.lengths == Lengths::dense) {
-    const bool any = !options.seqlens_q.empty() || !options.seqlens_k.empty();
-    return any ? "--seqlens-q, --seqlens-k: need --lengths padded or varlen" : "";
-  }
-  c->seqlens_q = options.seqlens_q;
-  c->seqlens_k = options.seqlens_k.empty() ? options.seqlens_q : options.seqlens_k;
-  if (c->seqlens_q.empty() || c->seqlens_q.size() != c->seqlens_k.size()) {
-    return "--seqlens-q, --seqlens-k: --lengths padded and varlen need one length per sequence";
-  }
-  for (const auto* lengths : {&c->seqlens_q, &c->seqlens_k}) {
-    std::int64_t total = 0;
-    for (const std::int32_t length : *lengths) {
-      if (length < 0) return fmt::format("--seqlens-q, --seqlens-k: {} is negative", length);
-      total += length;
-    }
-    if (total > std::numeric_limits<std::int32_t>::max())
-      return "--seqlens-q, --seqlens-k: too many rows in all";
-  }
-  problem.batch = static_cast<std::int64_t>(c->seqlens_q.size());
-  if (problem.lengths == Lengths::varlen) {
-    c->cu_seqlens_q = begins(c->seqlens_q);
-    c->cu_seqlens_k = begins(c->seqlens_k);
-    problem.total_q = c->cu_seqlens_q.back();
-    problem.total_k = c->cu_seqlens_k.back();
-    c->seqlens_q.clear();  // the whole of each sequence
-    c->seqlens_k.clear();
-  }
-  return "";
-}
-
 int check_one(const CLI::App& app, Options& options) {
   complete_shape(&options.problem);
   harness::Case c;
@@ -225,35 +173,10 @@ Command add_check(CLI::App& parent) {
       "check",
       "Compare a kernel with the float64 reference, on one problem or on seeded random ones.");
   auto options = std::make_shared<Options>();
-  app->add_option("--seed", options->seed,
-                  "first random problem; with a problem given, seed of its data")
-      ->capture_default_str();
+  add_case_options(*app, options.get());
   app->add_option("--count", options->count, "random problems, from --seed upwards")
       ->capture_default_str();
-  add_shape_options(*app, &options->problem);
-  app->add_option("--seqlens-q", options->seqlens_q, "padded, varlen: rows of each sequence of q")
-      ->delimiter(',')
-      ->type_name("N,N,...")
-      ->group(kProblemGroup);
-  app->add_option("--seqlens-k", options->seqlens_k, "padded, varlen: of k; default --seqlens-q")
-      ->delimiter(',')
-      ->type_name("N,N,...")
-      ->group(kProblemGroup);
-  add_math_options(*app, &options->problem, nullptr);
-  app->add_flag("--dlse", options->dlse, "backward: with a gradient of lse")->group(kProblemGroup);
-  std::map<std::string, harness::Data> kinds;
-  std::vector<std::string> words;
-  for (int i = 0; i < harness::kDataKinds; ++i) {
-    const auto data = static_cast<harness::Data>(i);
-    words.emplace_back(harness::name_of(data));
-    kinds[words.back()] = data;
-  }
-  app->add_option("--data", options->data,
-                  fmt::format("numbers of the tensors: {}", fmt::join(words, "|")))
-      ->transform(CLI::CheckedTransformer(kinds).description(""))
-      ->type_name("KIND")
-      ->group(kProblemGroup);
-  add_plan_options(*app, &options->plan, {"cpu", "emulator"});
+  add_plan_options(*app, &options->plan, {"cpu", "cuda", "emulator"});
   app->add_flag("--json", options->json, "print JSON");
   app->footer(
       "The bound of each output is 2 max|naive - ref| + 4 eps max|ref|: docs/numerics.md. Every "

@@ -25,6 +25,7 @@ struct Command {
 Command add_info(CLI::App& parent);
 Command add_run(CLI::App& parent);
 Command add_check(CLI::App& parent);
+Command add_emulate(CLI::App& parent);
 Command add_explain(CLI::App& parent);
 Command add_trace(CLI::App& parent);
 Command add_warmup(CLI::App& parent);

@@ -21,8 +21,8 @@ int main(int argc, char** argv) {
       "strobe COMMAND --help describes a command, with examples.");
 
   const Command commands[] = {
-      add_info(app),    add_run(app),   add_check(app),
-      add_explain(app), add_trace(app), add_warmup(app),
+      add_info(app),  add_run(app),     add_check(app),  add_explain(app),
+      add_trace(app), add_emulate(app), add_warmup(app),
 #ifdef STROBE_TOOLS_BENCH
       add_bench(app),
 #endif

@@ -131,6 +131,7 @@ void add_plan_options(CLI::App& app, PlanOptions* options,
   std::erase_if(kinds, [&](const auto& kind) {
     return std::find(devices.begin(), devices.end(), kind.first) == devices.end();
   });
+  if (kinds.empty()) return;
   add_words(app, "--device", options->device.kind, kinds, "default cpu")->group(kGroup);
 }
 

@@ -22,7 +22,7 @@ void add_math_options(CLI::App& app, Problem* problem, Dropout* dropout);
 // --sinks ...
 void add_shape_options(CLI::App& app, Problem* problem);
 
-// Where and how: --kernel --overrides --threads, and --device out of `devices`.
+// Where and how: --kernel --overrides --threads, and --device out of `devices`, if there are any.
 void add_plan_options(CLI::App& app, PlanOptions* options, const std::vector<std::string>& devices);
 
 // Fills in what the options leave to their neighbours: seqlen_k from seqlen_q, the totals of

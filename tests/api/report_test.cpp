@@ -218,7 +218,7 @@ TEST(LibraryInfo, TextAndJson) {
   std::string text(strobe_library_info(STROBE_TEXT, nullptr, 0), '\0');
   strobe_library_info(STROBE_TEXT, text.data(), text.size());
   for (const char* part : {strobe_version(), "CPU targets", "threads", "reference", "cpu",
-                           "none: this build has no GPU backend"}) {
+                           "device      cuda", "device      emulator"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " in:\n" << text;
   }
   std::string dump(strobe_library_info(STROBE_JSON, nullptr, 0), '\0');
@@ -229,6 +229,7 @@ TEST(LibraryInfo, TextAndJson) {
   EXPECT_FALSE(info["cpu_targets"].empty());
   EXPECT_GE(info["threads"]["default"], 1);
   EXPECT_GE(info["kernels"].size(), 2u);
+  EXPECT_GE(info["devices"].size(), 2u);
   EXPECT_TRUE(info["kernels"][0]["overrides"].is_object());
 }
 

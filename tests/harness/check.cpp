@@ -142,6 +142,14 @@ std::string text_of(const CheckRow& row) {
   return text;
 }
 
+CheckReport given_up(const Case& c, const Status& status) {
+  CheckReport report;
+  report.description = describe(c);
+  report.outcome = status.code() == STROBE_UNSUPPORTED ? Outcome::refused : Outcome::failed;
+  report.status = status;
+  return report;
+}
+
 }  // namespace
 
 std::vector<CheckRow> compare(const Outputs& got, const Outputs& ref, const Naive& naive) {
@@ -167,19 +175,19 @@ std::string CheckReport::text() const {
 }
 
 CheckReport check_case(const Case& c, const PlanOptions& options) {
+  const Result<Plan> plan = make_plan(c.problem, options);
+  if (plan) return check_case(c, *plan, options.device);
+  return given_up(c, plan.status());
+}
+
+CheckReport check_case(const Case& c, const Plan& plan, Device device) {
   CheckReport report;
   report.description = describe(c);
-  const auto give_up = [&](Status status) {
-    report.outcome = status.code() == STROBE_UNSUPPORTED ? Outcome::refused : Outcome::failed;
-    report.status = std::move(status);
-    return report;
-  };
-  const Result<Plan> plan = make_plan(c.problem, options);
-  if (!plan) return give_up(plan.status());
+  const auto give_up = [&](const Status& status) { return given_up(c, status); };
   const Result<Inputs> inputs = make_inputs(c);
   if (!inputs) return give_up(inputs.status());
   Outputs got = make_outputs(c);
-  const Status status = run(*plan, c, *inputs, &got);
+  const Status status = run(plan, c, *inputs, &got, device);
   if (!status) return give_up(status);
   const Result<Outputs> ref = reference(c, *inputs);
   if (!ref) return give_up(ref.status());

@@ -165,7 +165,9 @@ Inputs as_f64(const Case& c, const Inputs& inputs);
 
 // Runs a plan on poisoned outputs and workspace and then checks every guard zone and every gap
 // between rows; an overwritten one is STROBE_INTERNAL naming the tensor.
-Status run(const Plan& plan, const Case& c, const Inputs& inputs, Outputs* outputs);
+// With a CUDA device, which must be the plan's: in copies of all buffers on that GPU.
+Status run(const Plan& plan, const Case& c, const Inputs& inputs, Outputs* outputs,
+           Device device = {});
 
 // ---- Comparison ----------------------------------------
 
@@ -217,6 +219,8 @@ struct CheckReport {
 
 // Plans and runs the case with `options`, with the reference in float64 and naively, and compares.
 CheckReport check_case(const Case& c, const PlanOptions& options = {});
+// With a plan for c.problem, made for that device.
+CheckReport check_case(const Case& c, const Plan& plan, Device device);
 
 }  // namespace strobe::harness
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "harness/cuda_memory.h"
 #include "harness/shapes.h"
 
 namespace strobe::harness {
@@ -54,6 +55,61 @@ std::array<Named, 9> named(Outputs& out) {
            {"dsinks", &out.dsinks},
            {"probs", &out.probs},
            {"keep_mask", &out.keep_mask}}};
+}
+
+// The device's address in place of the host's.
+template <class T>
+void translate(const CudaMemory& memory, T** pointer) {
+  *pointer = static_cast<T*>(memory.translate(*pointer));
+}
+
+void add(CudaMemory* memory, const Buffer& buffer) {
+  if (buffer.bytes() == 0) return;
+  memory->add(const_cast<unsigned char*>(buffer.data()) - Buffer::kGuardBytes,
+              buffer.bytes() + 2 * Buffer::kGuardBytes);
+}
+template <class T>
+void add(CudaMemory* memory, const std::vector<T>& values) {
+  if (!values.empty()) memory->add(const_cast<T*>(values.data()), values.size() * sizeof(T));
+}
+
+void add_all(CudaMemory* memory, const Case& c, const Inputs& in, Outputs* out) {
+  for (const Tensor* t : {&in.q, &in.k, &in.v, &in.o, &in.lse, &in.dout, &in.dlse, &in.bias,
+                          &in.mask, &in.alibi_slopes, &in.sinks}) {
+    add(memory, t->buffer);
+  }
+  for (const Tensor& part : in.partial_o) add(memory, part.buffer);
+  for (const Tensor& part : in.partial_lse) add(memory, part.buffer);
+  for (const Named& output : named(*out)) add(memory, output.tensor->buffer);
+  for (const auto* lengths : {&c.seqlens_q, &c.seqlens_k, &c.cu_seqlens_q, &c.cu_seqlens_k}) {
+    add(memory, *lengths);
+  }
+  add(memory, c.rows);
+}
+
+// Everything is copied to the GPU and back, inputs too: a kernel that writes them shows.
+Status run_on_gpu(const Plan& plan, const Case& c, const Inputs& in, Outputs* out,
+                  Buffer* workspace, const RunArgs& host_args, int device_index) {
+  CudaMemory memory(device_index);
+  add_all(&memory, c, in, out);
+  add(&memory, *workspace);
+  RunArgs args = host_args;
+  const auto move = [&](auto*... pointers) { (translate(memory, pointers), ...); };
+  move(&args.q, &args.k, &args.v, &args.o, &args.lse, &args.dout, &args.dlse, &args.dq, &args.dk,
+       &args.dv, &args.dbias, &args.dsinks, &args.bias, &args.mask, &args.alibi_slopes, &args.sinks,
+       &args.cu_seqlens_q, &args.cu_seqlens_k, &args.seqlens_q, &args.seqlens_k, &args.rows,
+       &args.probs, &args.keep_mask);
+  std::vector<const void*> partial_o, partial_lse;
+  for (const Tensor& part : in.partial_o) partial_o.push_back(memory.translate(part.data()));
+  for (const Tensor& part : in.partial_lse) partial_lse.push_back(memory.translate(part.data()));
+  if (!partial_o.empty()) args.partial_o = partial_o.data();
+  if (!partial_lse.empty()) args.partial_lse = partial_lse.data();
+  if (workspace->bytes() > 0) args.workspace.data = memory.translate(workspace->data());
+  if (!memory.fault().empty()) return damage("device", memory.fault().c_str());
+  const Status status = plan.run(args);
+  memory.read_back();
+  if (status && !memory.fault().empty()) return damage("device", memory.fault().c_str());
+  return status;
 }
 
 template <class T>
@@ -166,12 +222,14 @@ Inputs as_f64(const Case& c, const Inputs& in) {
   return copy;
 }
 
-Status run(const Plan& plan, const Case& c, const Inputs& inputs, Outputs* outputs) {
+Status run(const Plan& plan, const Case& c, const Inputs& inputs, Outputs* outputs, Device device) {
   for (const Named& output : named(*outputs)) output.tensor->buffer.poison();
   Buffer workspace(plan.workspace_bytes());
   Args args(c, inputs, outputs);
   if (workspace.bytes() > 0) args.workspace = {workspace.data(), workspace.bytes()};
-  const Status status = plan.run(args);
+  const Status status = device.kind == STROBE_DEVICE_CUDA
+                            ? run_on_gpu(plan, c, inputs, outputs, &workspace, args, device.index)
+                            : plan.run(args);
   if (!status) return status;
   if (!workspace.guards_intact()) return damage("workspace", "wrote outside the workspace");
   for (const Named& output : named(*outputs)) {

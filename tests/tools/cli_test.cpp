@@ -9,7 +9,7 @@ TEST(Cli, HelpOfEveryCommand) {
   const CliResult help = cli(folder, "--help");
   EXPECT_EQ(help.code, 0);
   EXPECT_NE(help.out.find("Exit codes"), std::string::npos);
-  for (const char* command : {"info", "run", "check", "explain", "trace"}) {
+  for (const char* command : {"info", "run", "check", "emulate", "explain", "trace"}) {
     const CliResult one = cli(folder, std::string(command) + " --help");
     EXPECT_EQ(one.code, 0) << command;
     EXPECT_NE(one.out.find("Example"), std::string::npos) << command;
@@ -112,6 +112,23 @@ TEST(Cli, CheckFailsOnAWrongElement) {
   const CliResult json = cli(folder, arguments + " --json", preload);
   EXPECT_EQ(json.code, 1);
   EXPECT_NE(json.out.find("\"failed\": 1"), std::string::npos) << json.out;
+}
+
+TEST(Cli, EmulateCountsAndFindsNoHazard) {
+  const auto folder = test_folder();
+  const std::string problem = "emulate --seqlen-q 33 --head-dim 64 --dtype bf16 --causal";
+  if (cli(folder, "info").out.find("fa2 on emulator") == std::string::npos) {
+    expect_usage_fault(folder, problem, "device is emulator");
+    GTEST_SKIP() << "this build has no emulator";
+  }
+  const CliResult text = cli(folder, problem);
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("hazards: none"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("tensor core"), std::string::npos) << text.out;
+  const CliResult json = cli(folder, problem + " --format json");
+  EXPECT_EQ(json.code, 0) << json.err;
+  EXPECT_NE(json.out.find("\"mma_flops\""), std::string::npos) << json.out;
+  EXPECT_EQ(cli(folder, "check --device emulator --dtype f16 --seqlen-q 9 --head-dim 64").code, 0);
 }
 
 TEST(Cli, CheckRefusesToCheckNothing) {
