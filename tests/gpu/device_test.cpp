@@ -84,6 +84,15 @@ TEST(EmulatorPlan, RefusalsSayWhy) {
   EXPECT_TRUE(holds(explained(p), "takes up to 256"));
 }
 
+TEST(CudaPlan, WithoutAGpuSaysWhy) {
+  PlanOptions o;
+  o.device = Device::cuda();
+  const Result<Plan> plan = make_plan(problem(64, 64), o);
+  if (plan) GTEST_SKIP() << "there is a GPU";
+  EXPECT_EQ(plan.status().code(), STROBE_UNSUPPORTED);
+  EXPECT_TRUE(holds(plan.status().message(), "device is cuda, but")) << plan.status().message();
+}
+
 // As on the CPU, memory can be read here: bad lengths and streams are refused, and nothing is run.
 TEST(EmulatorRun, ChecksArguments) {
   Case c;
