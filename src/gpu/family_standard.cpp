@@ -153,6 +153,10 @@ class StandardPlan final : public KernelPlan {
       r.dropped = plan.dropout() ? dropped().data : nullptr;
       if (!plan.backward()) r.lse = static_cast<float*>(args.lse);
       r.lse_stride = strides(problem.lse_strides);
+      if (plan.backward()) {
+        r.o = tensor_arg(args.o, problem.o_strides);
+        r.dout = tensor_arg(args.dout, problem.dout_strides);
+      }
       r.dlse = static_cast<const float*>(args.dlse);
       r.dlse_stride = strides(problem.dlse_strides);
       r.columns = static_cast<int>(plan.columns_);

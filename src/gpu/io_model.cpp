@@ -68,7 +68,7 @@ std::vector<Work> standard_backward(const Shape& s, const StandardTiles& tiles) 
   const std::int64_t keys = blocks_of(s.seqlen_k, tiles.block_m);
   return {product(s, "dV = P'dO", size.p, 1, size.q, keys, size.k, keys),
           product(s, "dP = dOV'", size.q, n, size.k, m, size.scores, m * n),
-          by_rows(s, "dS", size.scores + size.p, size.p),
+          by_rows(s, "dS", size.scores + size.p + 2 * size.q, size.p),
           product(s, "dQ = dSK", size.p, 1, size.k, m, size.q, m),
           product(s, "dK = dS'Q", size.p, 1, size.q, keys, size.k, keys)};
 }
@@ -139,8 +139,8 @@ std::int64_t standard_workspace(const Shape& s, const StandardTiles& tiles) {
   const Sizes size(s, tiles);
   return s.head_batches() * (size.scores + size.p);
 }
-std::int64_t fa1_workspace(const Shape& s) {
-  return s.head_batches() * s.seqlen_q * (up_to_8(s.head_dim) + 2) * 4;
+std::int64_t fa1_workspace(const Shape& s, bool backward) {
+  return s.head_batches() * s.seqlen_q * (up_to_8(s.head_dim) + (backward ? 0 : 2)) * 4;
 }
 
 std::span<const Gpu> gpus() {
@@ -202,7 +202,7 @@ std::vector<Row> rows(const Shape& s, const Gpu* gpu, bool backward) {
   all.push_back({sum(parts, "standard"), time(parts), standard_workspace(s)});
   const Work fa1 = backward ? fa1_backward(s, fa1_backward_blocks(s.head_dim))
                             : fa1_forward(s, fa1_forward_blocks(s.head_dim));
-  all.push_back({fa1, time({&fa1, 1}), fa1_workspace(s)});
+  all.push_back({fa1, time({&fa1, 1}), fa1_workspace(s, backward)});
   if (!backward) {
     const Work fa2 = fa2_forward(s, fa2_forward_blocks(s.head_dim));
     all.push_back({fa2, time({&fa2, 1}), 0});

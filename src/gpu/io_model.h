@@ -61,7 +61,7 @@ Blocks fa2_forward_blocks(std::int64_t head_dim);
 
 // Bytes that live beside the inputs and outputs.
 std::int64_t standard_workspace(const Shape& shape, const StandardTiles& tiles = {});
-std::int64_t fa1_workspace(const Shape& shape);
+std::int64_t fa1_workspace(const Shape& shape, bool backward);
 
 // What a GPU's data sheet says.
 struct Gpu {

@@ -60,10 +60,11 @@ struct RowsParams {
   void* dropped;  // P times the dropout factors
   f32* lse;       // null: not wanted
   Strides lse_stride;
-  const f32* dlse;  // null: zero
+  TensorArg o, dout;  // of backward, as is dlse
+  const f32* dlse;    // null: zero
   Strides dlse_stride;
   int columns;
-  int cached;  // columns that stay in shared memory between passes; a multiple of 8
+  int cached;  // columns that softmax keeps in shared memory between passes; a multiple of 8
 };
 
 }  // namespace strobe::kernels

@@ -4,11 +4,11 @@
 //     mask        S = -inf where the query does not see the key
 //     softmax     P = exp(S - m) / l, LSE = m + log l
 //     dropout     P kept or dropped, into a copy: backward needs both
-//     gradients   dS = P o (Z o dP - D), D = rowsum(P o Z o dP) - dLSE, in P's place
+//     gradients   dS = P o (Z o dP - D), D = rowsum(dO o O) - dLSE, in P's place
 //
-// One CTA takes one row; a thread eight neighbouring columns at a time. A row is read once and
-// stays in shared memory between the passes, each thread's columns for itself; columns beyond the
-// cache are read again.
+// One CTA takes one row; a thread eight neighbouring columns at a time. Softmax reads a row once:
+// it stays in shared memory between the passes, each thread's columns for itself; columns beyond
+// the cache are read again.
 #ifndef STROBE_SRC_KERNELS_STANDARD_ROWS_H_
 #define STROBE_SRC_KERNELS_STANDARD_ROWS_H_
 
@@ -32,11 +32,9 @@ struct StandardRows {
   using Eight = Vec<f32, 8>;
   static constexpr int kThreads = 128, kWarps = kThreads / 32;
   static constexpr int kMinCtas = 4;
-  // Shared memory: warps' parts of two row reductions, then 8 columns of S, or of Z o dP and P.
+  // Shared memory: warps' parts of two row reductions, then a row of S.
   static constexpr int kReductions = 2 * kWarps * 4;
-  static constexpr int kColumnBytes = C.operation == RowOperation::kSoftmax          ? 4
-                                      : C.operation == RowOperation::kScoreGradients ? 8
-                                                                                     : 0;
+  static constexpr int kColumnBytes = C.operation == RowOperation::kSoftmax ? 4 : 0;
   static constexpr int kSharedBytes = kReductions + kColumnBytes * kernels::kStandardCachedColumns;
 
   STROBE_DEVICE static void run(const Params& p) {
@@ -99,18 +97,17 @@ struct StandardRows {
       isa::st_global(reinterpret_cast<u32x4*>(to), packed, here);
     }
   }
-  // The `which`-th value that is kept of column c and its neighbours.
-  STROBE_DEVICE u32 cache(int c, int which) const {
-    return isa::shared_base() + kReductions + static_cast<u32>((which * p.cached + c) * 4);
+  STROBE_DEVICE static u32 cache(int c) {
+    return isa::shared_base() + kReductions + static_cast<u32>(c * 4);
   }
-  STROBE_DEVICE Eight cached(int c, int which) const {
-    const auto lo = isa::ld_shared<f32x4>(cache(c, which));
-    const auto hi = isa::ld_shared<f32x4>(cache(c + 4, which));
+  STROBE_DEVICE static Eight cached(int c) {
+    const auto lo = isa::ld_shared<f32x4>(cache(c));
+    const auto hi = isa::ld_shared<f32x4>(cache(c + 4));
     return {lo[0], lo[1], lo[2], lo[3], hi[0], hi[1], hi[2], hi[3]};
   }
-  STROBE_DEVICE void keep(int c, int which, const Eight& x) const {
-    isa::st_shared(cache(c, which), f32x4{x[0], x[1], x[2], x[3]});
-    isa::st_shared(cache(c + 4, which), f32x4{x[4], x[5], x[6], x[7]});
+  STROBE_DEVICE static void keep(int c, const Eight& x) {
+    isa::st_shared(cache(c), f32x4{x[0], x[1], x[2], x[3]});
+    isa::st_shared(cache(c + 4), f32x4{x[4], x[5], x[6], x[7]});
   }
 
   // Over all threads; `which` names a place that no other reduction of the kernel uses.
@@ -160,7 +157,7 @@ struct StandardRows {
       STROBE_UNROLL
       for (int e = 0; e < 8; ++e) m = isa::max(m, x[e]);
       isa::count(core::Op::kMax, 8);
-      if (c < p.cached) keep(c, 0, x);
+      if (c < p.cached) keep(c, x);
     });
     m = reduce(m, 0, [](f32 x, f32 y) { return isa::max(x, y); });
     const f32 reference = m == -core::infinity() ? 0.0f : m * kLog2e;
@@ -172,18 +169,18 @@ struct StandardRows {
     };
     f32 l = 0;
     for_columns([&](int c) {
-      const Eight x = exponentials(c < p.cached ? cached(c, 0) : scores(c));
+      const Eight x = exponentials(c < p.cached ? cached(c) : scores(c));
       STROBE_UNROLL
       for (int e = 0; e < 8; ++e) l += x[e];
       isa::count(core::Op::kSum, 8);
-      if (c < p.cached) keep(c, 0, x);
+      if (c < p.cached) keep(c, x);
     });
     l = reduce(l, 1, [](f32 x, f32 y) { return x + y; });
     if (lse && isa::thread_id() == 0)
       isa::st_global(lse, l == 0.0f ? -core::infinity() : isa::fma(isa::lg2(l), kLn2, m));
     const f32 inverse = l == 0.0f ? 0.0f : isa::rcp(l);
     for_columns([&](int c) {
-      Eight x = c < p.cached ? cached(c, 0) : exponentials(scores(c));
+      Eight x = c < p.cached ? cached(c) : exponentials(scores(c));
       STROBE_UNROLL
       for (int e = 0; e < 8; ++e) x[e] *= inverse;
       isa::count(core::Op::kRescale, 8);
@@ -219,45 +216,38 @@ struct StandardRows {
     });
   }
 
-  STROBE_DEVICE void gradients() const {
-    if (i >= seq.len_q) return;
-    const bool drops = p.a.mod.keep_threshold != 0;
-    RowDropout row{row_dropout()};
-    const auto z_dp = [&](int c) {
-      Eight x = load(s + c);
-      if (!drops) return x;
-      const Eight z = dropout_factors(row, c);
-      STROBE_UNROLL
-      for (int e = 0; e < 8; ++e) x[e] *= z[e];
-      return x;
-    };
-    // Divided by the sum of P, which is 1 but for rounding: so what all dP have in common cancels.
-    f32 d = 0, sum = 0;
-    for_columns([&](int c) {
-      const Eight dp = z_dp(c), x = load(probs + c);
-      STROBE_UNROLL
-      for (int e = 0; e < 8; ++e) {
-        d = isa::fma(x[e], dp[e], d);
-        sum += x[e];
-      }
-      isa::count(core::Op::kOther, 24);
-      if (c < p.cached) {
-        keep(c, 0, dp);
-        keep(c, 1, x);
-      }
-    });
+  // D as docs/numerics.md defines it: rowsum(dO o O) - dLSE, which is rowsum(P o Z o dP) - dLSE.
+  STROBE_DEVICE f32 row_term() const {
+    static_assert(kThreads >= 128, "a thread per column of O");
+    const int col = static_cast<int>(isa::thread_id());
+    f32 d = 0;
+    if (col < p.a.head_dim_v) {
+      const auto at = [&](const TensorArg& t) {
+        return static_cast<const T*>(t.data) + b * t.stride.batch +
+               (seq.q_begin + i) * t.stride.seq + h * t.stride.head + col;
+      };
+      d = isa::to_float(isa::ld_global(at(p.o))) * isa::to_float(isa::ld_global(at(p.dout)));
+      isa::count(core::Op::kOther, 2);
+    }
     d = reduce(d, 0, [](f32 x, f32 y) { return x + y; });
-    sum = reduce(sum, 1, [](f32 x, f32 y) { return x + y; });
-    if (sum != 0.0f) d *= isa::rcp(sum);
     if (p.dlse)
       d -= isa::ld_global(p.dlse + b * p.dlse_stride.batch + (seq.q_begin + i) * p.dlse_stride.seq +
                           h * p.dlse_stride.head);
+    return d;
+  }
+
+  STROBE_DEVICE void gradients() const {
+    if (i >= seq.len_q) return;
+    const f32 d = row_term();
+    const bool drops = p.a.mod.keep_threshold != 0;
+    const RowDropout row = row_dropout();
     for_columns([&](int c) {
-      const bool kept = c < p.cached;
-      const Eight dp = kept ? cached(c, 0) : z_dp(c);
-      Eight x = kept ? cached(c, 1) : load(probs + c);
+      Eight x = load(probs + c);
+      const Eight dp = load(s + c);
+      Eight z = {};
+      if (drops) z = dropout_factors(row, c);
       STROBE_UNROLL
-      for (int e = 0; e < 8; ++e) x[e] *= dp[e] - d;
+      for (int e = 0; e < 8; ++e) x[e] *= (drops ? z[e] * dp[e] : dp[e]) - d;
       isa::count(core::Op::kOther, 16);
       store(probs + c, x);
     });

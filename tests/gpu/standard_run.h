@@ -124,10 +124,16 @@ class Standard {
     p.dropped = dropped_.data();
     p.lse = t_.lse.data();
     p.lse_stride = lse_of(s_);
+    p.o = queries(t_.o).arg;
+    p.dout = queries(t_.dout).arg;
     p.columns = columns_;
     p.cached = std::min(columns_, cached_columns);
     emu::Memory memory;
     memory.add("s", scores_.data(), scores_.size() * sizeof(Score), emu::TensorKind::kState);
+    if (kOperation == kernels::RowOperation::kScoreGradients) {
+      memory.add("o", t_.o.data(), t_.o.size() * sizeof(T), emu::TensorKind::kInput);
+      memory.add("dout", t_.dout.data(), t_.dout.size() * sizeof(T), emu::TensorKind::kInput);
+    }
     const bool makes_p = kOperation == kernels::RowOperation::kSoftmax;
     memory.add("p", p_.data(), p_.size() * sizeof(T),
                makes_p ? emu::TensorKind::kOutput : emu::TensorKind::kState);
