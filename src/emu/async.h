@@ -18,8 +18,7 @@ struct Effect {
   Tick tick;                // of the queue's actor: the effect is done when a thread knows it
 };
 
-// The effects of one actor, in no order among themselves. Waits force them up
-// to a tick.
+// The effects of one actor, in no order among themselves. Waits force them up to a tick.
 struct AsyncQueue {
   Cta* cta = nullptr;
   Actor actor = 0;

@@ -1,7 +1,6 @@
-// Bank conflicts of plain accesses to shared memory. Lanes run one after the
-// other here, so what they would do in one instruction is put together
-// afterwards: accesses are logged by lane and, when the warp next acts
-// together, matched by source line in program order.
+// Bank conflicts of plain accesses to shared memory. Lanes run one after the other here, so what
+// they would do in one instruction is put together afterwards: accesses are logged by lane and,
+// when the warp next acts together, matched by source line in program order.
 #include <algorithm>
 #include <cstring>
 
@@ -22,8 +21,7 @@ void World::count_banks(Warp& warp) {
   std::size_t next[kWarpLanes] = {};
   BankAccess together[kWarpLanes];
   for (;;) {
-    // The first lane that has something left leads; who is at the same line
-    // goes with it.
+    // The first lane that has something left leads; who is at the same line goes with it.
     const BankAccess* lead = nullptr;
     std::uint32_t taken = 0;
     for (std::uint32_t lane = 0; lane < kWarpLanes; ++lane) {
@@ -64,8 +62,8 @@ void World::count_row_banks(const std::uint32_t (&addresses)[8]) {
   }
 }
 
-// Accesses that one pass serves if no two need different words of one bank.
-// Those of 0 bytes are of lanes that take no part.
+// Accesses that one pass serves if no two need different words of one bank. Those of 0 bytes are of
+// lanes that take no part.
 void World::count_banks(const BankAccess* accesses, std::uint32_t count) {
   std::uint32_t words[32][32];
   std::uint32_t used[32] = {};

@@ -1,11 +1,10 @@
 // Vector clocks: what one actor knows of the progress of all others.
 //
-// An actor is a thread, or what performs a thread's asynchronous operations.
-// Its tick is a number that grows; a clock that holds tick t of an actor knows
-// that everything the actor did up to t is done. Actors are numbered within
-// their CTA. CTAs that run together, and so may order each other, are a world;
-// a clock keeps the ticks of its own CTA and shares those of the others, so
-// that worlds of many CTAs stay affordable.
+// An actor is a thread, or what performs a thread's asynchronous operations. Its tick is a number
+// that grows; a clock that holds tick t of an actor knows that everything the actor did up to t is
+// done. Actors are numbered within their CTA. CTAs that run together, and so may order each other,
+// are a world; a clock keeps the ticks of its own CTA and shares those of the others, so that
+// worlds of many CTAs stay affordable.
 #ifndef STROBE_SRC_EMU_CLOCK_H_
 #define STROBE_SRC_EMU_CLOCK_H_
 
@@ -17,8 +16,7 @@ namespace strobe::emu {
 
 using Tick = std::uint32_t;
 using Actor = std::uint16_t;
-// A CTA as shadows know it: its index + 1; 0 is the host, whose accesses come
-// before all others.
+// A CTA as shadows know it: its index + 1; 0 is the host, whose accesses come before all others.
 using CtaId = std::uint32_t;
 constexpr CtaId kHost = 0;
 

@@ -55,9 +55,9 @@ StackPool& stacks() {
   return pool;
 }
 
-// Where a fiber's frames begin, below the top of its stack. Lanes of a warp run
-// the same code in turn: were their frames to lie at the same place of their
-// pages, they would share a few sets of the cache.
+// Where a fiber's frames begin, below the top of its stack. Lanes of a warp run the same code in
+// turn: were their frames to lie at the same place of their pages, they would share a few sets of
+// the cache.
 std::size_t colour(const void* stack) {
   return reinterpret_cast<std::uintptr_t>(stack) / (kGuardBytes + Fiber::kStackBytes) * 1088 % 8192;
 }

@@ -1,6 +1,5 @@
-// A fiber: a stack and where it stopped. Switching never throws and never
-// unwinds; a fiber that is given up is simply not resumed, so kernel code must
-// own nothing that needs a destructor.
+// A fiber: a stack and where it stopped. Switching never throws and never unwinds; a fiber that is
+// given up is simply not resumed, so kernel code must own nothing that needs a destructor.
 #ifndef STROBE_SRC_EMU_FIBER_H_
 #define STROBE_SRC_EMU_FIBER_H_
 
@@ -24,28 +23,27 @@ namespace strobe::emu {
 
 class Fiber {
  public:
-  static constexpr std::size_t kStackBytes = 256 * 1024;
+  static constexpr std::size_t kStackBytes = std::size_t{256} * 1024;
 
   Fiber() = default;
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();
 
-  // Makes the next switch_to() start entry(argument) on a fresh stack. entry
-  // must not return: it ends by leave_for(). False when there is no memory for
-  // the stack.
+  // Makes the next switch_to() start entry(argument) on a fresh stack. entry must not return: it
+  // ends by leave_for(). False when there is no memory for the stack.
   bool start(void (*entry)(void*), void* argument);
 
-  // Suspends `from`, which is running, and resumes `to`. A Fiber that was never
-  // started stands for the thread that called switch_to from it.
+  // Suspends `from`, which is running, and resumes `to`. A Fiber that was never started stands for
+  // the thread that called switch_to from it.
   //
   // Inlined, as is all on the way to it from an operation: each return after a switch is one that
   // the processor predicts wrongly.
   [[gnu::always_inline]] static void switch_to(Fiber& from, Fiber& to) { jump(from, to, false); }
   // The same when `from` will not be resumed.
   [[noreturn]] static void leave_for(Fiber& from, Fiber& to);
-  // Gives up a fiber that is suspended, from `from`. For the sanitizers' books:
-  // without them it does nothing.
+  // Gives up a fiber that is suspended, from `from`. For the sanitizers' books: without them it
+  // does nothing.
   void give_up(Fiber& from);
 
  private:

@@ -13,9 +13,8 @@
 namespace strobe::emu {
 namespace {
 
-// Adds up what CTAs have found, in the order of their indices and up to the
-// first that met a hazard, so that the sum does not depend on which host thread
-// ran what.
+// Adds up what CTAs have found, in the order of their indices and up to the first that met a
+// hazard, so that the sum does not depend on which host thread ran what.
 class Ledger {
  public:
   Ledger(Memory& memory, Sites& sites, Report& report)

@@ -4,8 +4,7 @@
 #include "emu/ops.h"
 #include "emu/world.h"
 
-// Also for machines with AVX2. The sanitizers cannot take the choice at load
-// time.
+// Also for machines with AVX2. The sanitizers cannot take the choice at load time.
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_THREAD__) && \
     !defined(__SANITIZE_ADDRESS__)
 #define STROBE_EMU_CLONES __attribute__((target_clones("avx2", "default")))
@@ -110,9 +109,8 @@ float hi(std::uint32_t bits) {
                : f16_value(static_cast<std::uint16_t>(bits >> 16));
 }
 
-// d += a b, the products of one element added one by one, k upwards, where
-// tensor cores add several at once. The products are exact in float32, so that
-// fused multiply-adds would change nothing.
+// d += a b, the products of one element added one by one, k upwards, where tensor cores add several
+// at once. The products are exact in float32, so that fused multiply-adds would change nothing.
 STROBE_EMU_CLONES void multiply(float (&d)[16][8], const float (&a)[16][16],
                                 const float (&b)[16][8]) {
   using Row = float __attribute__((vector_size(32)));

@@ -109,7 +109,7 @@ void Shadow::visit(std::uint64_t begin, std::uint64_t size, Visitor& v) {
 template <class Visitor>
 void Shadow::descend(Node& n, std::uint32_t bytes, std::uint32_t begin, std::uint32_t end,
                      Visitor& v) {
-  if (begin == 0 && end == bytes) {
+  if (bytes == 1 || (begin == 0 && end == bytes)) {
     apply(n, bytes, v);
     return;
   }
@@ -175,16 +175,15 @@ void Shadow::apply(Node& n, std::uint32_t bytes, Writing& w) {
   }
 }
 
-// An atomic write need not come after the atomics before it, so these stay
-// known: a plain access must be ordered after all of them.
+// An atomic write need not come after the atomics before it, so these stay known: a plain access
+// must be ordered after all of them.
 void Shadow::keep_atomics(Node& n, const Access& a) {
   const Epoch last = n.writer;
   n.writer = epoch_of(a, true);
   if (!last.atomic || ordered(last, a)) return;
   if (same_actor(last, a) && last.lanes == a.lanes) return;
   if (!a.known->world().holds(last.cta)) {
-    // Of other worlds one is enough: whoever comes next is unordered with it or
-    // with the writer.
+    // Of other worlds one is enough: whoever comes next is unordered with it or with the writer.
     free_list(n);
     n.other = last;
     return;

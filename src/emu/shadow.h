@@ -1,12 +1,10 @@
-// Happens-before shadows: for every byte of memory, who wrote last and who has
-// read since, each with the tick of its actor then. An access races with an
-// earlier one if its actor has not, by barriers, learnt of that tick.
-// (FastTrack: Flanagan and Freund, PLDI 2009.)
+// Happens-before shadows: for every byte of memory, who wrote last and who has read since, each
+// with the tick of its actor then. An access races with an earlier one if its actor has not, by
+// barriers, learnt of that tick. (FastTrack: Flanagan and Freund, PLDI 2009.)
 //
-// Asynchronous operations are actors of their own, beside the thread that
-// issued them: the copies of cp.async that thread t issued are one, whose tick
-// is the number of the group. So a missing wait is a race like any other.
-// docs/design/emulator.md says how further ones join.
+// Asynchronous operations are actors of their own, beside the thread that issued them: the copies
+// of cp.async that thread t issued are one, whose tick is the number of the group. So a missing
+// wait is a race like any other. docs/design/emulator.md says how further ones join.
 #ifndef STROBE_SRC_EMU_SHADOW_H_
 #define STROBE_SRC_EMU_SHADOW_H_
 
@@ -33,8 +31,7 @@ struct Access {
   bool atomic = false;  // atomics do not race with each other
 };
 
-// Accesses of one kind that lanes of one warp, or one other actor, made at one
-// tick.
+// Accesses of one kind that lanes of one warp, or one other actor, made at one tick.
 struct Epoch {
   Tick tick = 0;
   CtaId cta = kHost;
@@ -54,14 +51,12 @@ class Shadow {
  public:
   // written: by the host, before the launch.
   void resize(std::uint64_t bytes, bool written = false);
-  // Forgets who accessed what, as the end of a launch does; keeps what was
-  // written.
+  // Forgets who accessed what, as the end of a launch does; keeps what was written.
   void end_launch();
   void mark_written(std::uint64_t begin, std::uint64_t size);  // by the host
 
-  // Bytes [begin, begin + size). `unwritten` says whether some byte was never
-  // written; `other_warp` counts bytes last written by a thread of another
-  // warp.
+  // Bytes [begin, begin + size). `unwritten` says whether some byte was never written; `other_warp`
+  // counts bytes last written by a thread of another warp.
   Conflict read(std::uint64_t begin, std::uint64_t size, const Access& a, bool* unwritten,
                 std::uint64_t* other_warp);
   Conflict write(std::uint64_t begin, std::uint64_t size, const Access& a);
@@ -72,8 +67,7 @@ class Shadow {
   // Bytes that share a history: 16, or, where accesses have cut finer, 4 or 1.
   struct Node {
     Epoch writer;
-    // Who has read since, and atomic writers that nothing ordered before the
-    // last.
+    // Who has read since, and atomic writers that nothing ordered before the last.
     Epoch other;
     std::uint32_t list = 0;   // not 0: more of `other`, in lists_
     std::uint32_t split = 0;  // not 0: four parts in parts_ instead

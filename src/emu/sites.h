@@ -1,5 +1,4 @@
-// Numbers for places in kernel source, so that shadows can remember them in few
-// bits.
+// Numbers for places in kernel source, so that shadows can remember them in few bits.
 #ifndef STROBE_SRC_EMU_SITES_H_
 #define STROBE_SRC_EMU_SITES_H_
 

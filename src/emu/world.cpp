@@ -206,8 +206,8 @@ void World::wake(Thread& t) {
   set_runnable(*t.warp, 1u << t.lane());
 }
 
-// The next fiber: mostly another lane of the same warp, so that lanes meet at
-// their collectives, sometimes any.
+// The next fiber: mostly another lane of the same warp, so that lanes meet at their collectives,
+// sometimes any.
 Thread* World::pick() {
   if (ready_.empty()) {
     if (polling_.empty() || polled_at_ == progress_) return nullptr;

@@ -1,7 +1,6 @@
-// CTAs whose CUDA threads are fibers, their barriers and shared memory, and the
-// scheduler that runs them in seeded random order. Operations of
-// src/emu/isa_*.h are thin calls of the functions in ops.h, which act for the
-// fiber that is running.
+// CTAs whose CUDA threads are fibers, their barriers and shared memory, and the scheduler that runs
+// them in seeded random order. Operations of src/emu/isa_*.h are thin calls of the functions in
+// ops.h, which act for the fiber that is running.
 #ifndef STROBE_SRC_EMU_WORLD_H_
 #define STROBE_SRC_EMU_WORLD_H_
 
@@ -24,8 +23,7 @@ struct Cta;
 struct Warp;
 class World;
 
-// One access to shared memory, kept until the accesses of the warp's other
-// lanes are known.
+// One access to shared memory, kept until the accesses of the warp's other lanes are known.
 struct BankAccess {
   std::uint32_t address;
   Site site;
@@ -61,8 +59,7 @@ struct alignas(64) Thread {
   void release_to(Clock& to);
 };
 
-// An operation that lanes of a warp execute together; args of the lanes of mask
-// lie in Warp::args.
+// An operation that lanes of a warp execute together; args of the lanes of mask lie in Warp::args.
 struct CollectiveOp {
   const char* name;
   void (*execute)(World& world, Warp& warp, std::uint32_t mask, const Here& here);
@@ -128,9 +125,9 @@ class World {
   const Launch& launch() const { return launch_; }
   Counters& counters() { return tally_.counters; }
 
-  // Of the running thread. fail() records a hazard and gives the whole world
-  // up: it does not return. `by` is the thread to name, where that is not the
-  // running one.
+  // Of the running thread. fail() records a hazard and gives the whole world up: it does not
+  // return, so callers hold nothing that needs a destructor. `by` is the thread to name, where that
+  // is not the running one.
   [[noreturn]] void fail(HazardKind kind, std::string message, const Here& here,
                          const Thread* by = nullptr);
   // The same, for hazards that Launch::go_on lets pass.
@@ -138,21 +135,18 @@ class World {
   void block(const char* what, std::uint32_t id, const Here& here);
   void wake(Thread& t);
 
-  // Blocks until ready(argument), evaluated by the running thread now and then,
-  // is true.
+  // Blocks until ready(argument), evaluated by the running thread now and then, is true.
   void poll(bool (*ready)(void*), void* argument, const char* what, std::uint32_t id,
             const Here& here);
 
-  // Of the running thread, with the other lanes of mask: the last to arrive
-  // executes for all.
+  // Of the running thread, with the other lanes of mask: the last to arrive executes for all.
   [[gnu::always_inline]] void collective(const CollectiveOp& op, std::uint32_t mask, void* mine,
                                          const Here& here);
 
   // Knows nothing, and is of t's CTA.
   void reset_clock(Clock& clock, const Thread& t) const;
 
-  // Checked accesses of thread `by`, or of its asynchronous operations in
-  // `queue`.
+  // Checked accesses of thread `by`, or of its asynchronous operations in `queue`.
   void check_shared(Thread& by, std::uint32_t address, std::uint32_t bytes, bool write,
                     const Here& here, const AsyncQueue* queue = nullptr);
   // Returns the tensor that holds the bytes.
@@ -221,8 +215,7 @@ class World {
   Tally tally_;
 };
 
-// The fiber that is running on this OS thread, and its world. Fibers do not
-// change threads.
+// The fiber that is running on this OS thread, and its world. Fibers do not change threads.
 struct Running {
   World* world = nullptr;
   Thread* thread = nullptr;
