@@ -27,7 +27,7 @@ void run_step(const gpu::Launch& step, const Settings& settings, std::uint64_t i
   launch.grid = step.grid;
   launch.threads = step.block;
   launch.shared_bytes = step.shared_bytes;
-  launch.together = step.cluster > 1;
+  launch.together = step.together || step.cluster > 1;
   launch.entry = kernel.entry;
   launch.params = step.params;
   launch.seed = settings.seed + 0x9E3779B97F4A7C15u * index;

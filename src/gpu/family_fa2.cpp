@@ -1,4 +1,6 @@
 // FlashAttention-2 on mma.sync: bf16 and f16, head dimensions up to 256, every feature.
+#include "gpu/family_fa2.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,24 +14,56 @@
 #include "core/scheduler.h"
 #include "gpu/backend.h"
 #include "gpu/params.h"
-#include "kernels/outside_rows.h"
 
 namespace strobe::gpu {
 namespace {
 
 constexpr std::array<std::int64_t, 5> kHeadDims = {64, 96, 128, 192, 256};  // of the rows
 
-std::int64_t bucket(const strobe_problem& p) {
+}  // namespace
+
+std::int64_t fa2_head_dim(const strobe_problem& p) {
   const std::int64_t dim = std::max(p.head_dim, p.head_dim_v);
   return *std::find_if(kHeadDims.begin(), kHeadDims.end(),
                        [&](std::int64_t row) { return dim <= row; });
 }
 
+std::string fa2_row(const char* kernel, const strobe_problem& p, const char* features) {
+  return fmt::format("{}_{}_d{}_{}", kernel, p.dtype == STROBE_BF16 ? "bf16" : "f16",
+                     fa2_head_dim(p), features);
+}
+
+api::Status fa2_features(const strobe_problem& p, const api::Options& options, std::string* full,
+                         std::string* scalar) {
+  *full = reasons_for_full(p);
+  *scalar = reason_for_scalar_loads(p);
+  if (!scalar->empty()) {  // plain rows move 16 bytes at a time and nothing else
+    *full += full->empty() ? "" : ", ";
+    *full += *scalar;
+  }
+  const auto given = options.overrides.find("row");
+  if (given == options.overrides.end()) return {};
+  if (given->second != "full") {
+    return api::invalid("overrides", fmt::format("overrides: row is \"{}\", but it can only be "
+                                                 "full. Leave it out for the default.",
+                                                 given->second.substr(0, 80)));
+  }
+  if (full->empty()) *full = "the overrides say so";
+  return {};
+}
+
+namespace {
+
 api::Status supports(const strobe_problem& p, const api::Options&, const DeviceFacts&) {
-  if (p.op != STROBE_FORWARD) {
+  if (p.op != STROBE_FORWARD && p.op != STROBE_BACKWARD) {
     return api::unsupported("op",
-                            "op: fa2 on this device computes STROBE_FORWARD alone. Plan this "
-                            "operation for the CPU.");
+                            "op: fa2 computes STROBE_FORWARD and STROBE_BACKWARD. Leave kernel "
+                            "unset for other operations.");
+  }
+  if (p.op == STROBE_BACKWARD && p.deterministic && p.bias.dtype != STROBE_NONE) {
+    return api::unsupported("deterministic",
+                            "deterministic is 1 with a bias, whose gradient fa2 sums in any order. "
+                            "Leave kernel unset.");
   }
   if (p.dtype != STROBE_BF16 && p.dtype != STROBE_F16) {
     return api::unsupported("dtype",
@@ -49,12 +83,13 @@ api::Status supports(const strobe_problem& p, const api::Options&, const DeviceF
 double cost(const strobe_problem& p, const DeviceFacts& device) {
   constexpr double kLaunch = 4000;
   constexpr double kFlopsPerNanosecondAndSm = 2300;  // about two thirds of what mma.sync reaches
-  const double rows = static_cast<double>(p.total_q), dim = static_cast<double>(bucket(p));
+  const double rows = static_cast<double>(p.total_q), dim = static_cast<double>(fa2_head_dim(p));
   const double keys =
       p.lengths == STROBE_VARLEN && p.seqlen_k == 0
           ? static_cast<double>(p.total_k) / static_cast<double>(std::max<std::int64_t>(p.batch, 1))
           : static_cast<double>(p.seqlen_k);
-  const double flops = 4 * dim * rows * keys * static_cast<double>(p.heads);
+  const double flops =
+      (p.op == STROBE_BACKWARD ? 10 : 4) * dim * rows * keys * static_cast<double>(p.heads);
   return kLaunch + flops / (kFlopsPerNanosecondAndSm * device.sms);
 }
 
@@ -109,24 +144,10 @@ api::Status choose_pack(const strobe_problem& p, const api::Options& options, in
 
 api::Status choose_row(const strobe_problem& p, const api::Options& options,
                        const DeviceFacts& device, Choice* choice) {
-  choice->full_because = reasons_for_full(p);
-  choice->scalar_because = reason_for_scalar_loads(p);
-  if (!choice->scalar_because.empty()) {  // plain rows move 16 bytes at a time and nothing else
-    choice->full_because += choice->full_because.empty() ? "" : ", ";
-    choice->full_because += choice->scalar_because;
+  if (auto s = fa2_features(p, options, &choice->full_because, &choice->scalar_because); !s.ok()) {
+    return s;
   }
-  const auto given = options.overrides.find("row");
-  if (given != options.overrides.end()) {
-    if (given->second != "full") {
-      return api::invalid("overrides", fmt::format("overrides: row is \"{}\", but it can only be "
-                                                   "full. Leave it out for the default.",
-                                                   given->second.substr(0, 80)));
-    }
-    if (choice->full_because.empty()) choice->full_because = "the overrides say so";
-  }
-  const char* dtype = p.dtype == STROBE_BF16 ? "bf16" : "f16";
-  const char* features = choice->full_because.empty() ? "plain" : "full";
-  return find_need(fmt::format("fa2_fwd_{}_d{}_{}", dtype, bucket(p), features), device,
+  return find_need(fa2_row("fa2_fwd", p, choice->full_because.empty() ? "plain" : "full"), device,
                    &choice->need);
 }
 
@@ -229,6 +250,7 @@ class ForwardPlan final : public KernelPlan {
 
 api::Status plan(const strobe_problem& p, const api::Options& options, const DeviceFacts& device,
                  std::unique_ptr<KernelPlan>* planned) {
+  if (p.op == STROBE_BACKWARD) return plan_fa2_backward(p, options, device, planned);
   Choice choice;
   if (api::Status s = choose_row(p, options, device, &choice); !s.ok()) return s;
   if (api::Status s = choose_pack(p, options, choice.need.shape->block_m, &choice); !s.ok()) {

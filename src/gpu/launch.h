@@ -31,7 +31,10 @@ struct Launch {
   std::uint32_t cluster = 1;       // blocks per cluster; divides the grid
   bool overlap_previous = false;  // programmatic dependent launch: may start before the step before
                                   // it has ended, and waits itself (griddepcontrol.wait)
-  const void* params = nullptr;   // the kernel's Params, read during run() alone
+  // Its CTAs wait for each other through device memory, only ever for ones of lower index: the
+  // emulator runs them all in one world.
+  bool together = false;
+  const void* params = nullptr;  // the kernel's Params, read during run() alone
   std::size_t params_bytes = 0;
 };
 

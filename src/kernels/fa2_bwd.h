@@ -138,15 +138,11 @@ struct Fa2Bwd {
   STROBE_DEVICE void step(int t, int steps, WarpDkv& dk, WarpDkv& dv) {
     isa::cp_async_wait<0>();
     isa::cta_sync();  // Q, dO of this step are there; those of the last, P and dS are done with
-    if (C.stages > 1 && t + 1 < steps) {
-      load_q(t + 1);
-      isa::cp_async_commit();
-    }
     WarpS s;
     {
       const int row = warp / C.s.cols * (C.block_m / C.s.rows);
       const int col = warp % C.s.cols * (C.block_n / C.s.cols);
-      scores(t, row, col, s);
+      scores(t, steps, row, col, s);
     }
     isa::cta_sync();  // P and dS are there
     {
@@ -174,7 +170,7 @@ struct Fa2Bwd {
   }
 
   // P and dS of this warp's part of the block, to shared memory.
-  STROBE_DEVICE void scores(int t, int row0, int col0, WarpS& s) {
+  STROBE_DEVICE void scores(int t, int steps, int row0, int col0, WarpS& s) {
     WarpS dp;
     f32 lse2[kRows], delta[kRows];
     STROBE_UNROLL
@@ -183,13 +179,21 @@ struct Fa2Bwd {
       delta[i] = isa::ld_shared<f32>(delta_at(t, row0 + WarpS::row(i, lane)));
     }
     mma<T, C.head_dim, Accumulate::kNo>(s, ReadA(q_tile(t), lane, row0),
-                                        ReadB(k_tile(), lane, col0), [](int) {});
+                                        ReadB(k_tile(), lane, col0), [&](int i) {
+                                          if (i == 0 && C.stages > 1 && t + 1 < steps) {
+                                            load_q(t + 1);
+                                            isa::cp_async_commit();
+                                          }
+                                        });
     WarpS cap;  // derivative of the softcap; of rows with kFull alone
     modify_and_mask(t, row0, col0, s, cap);
     const f32 scale2 = (kFull ? 1.0f : p.g.a.scale) * kLog2e;
-    s.for_each([&](f32& x, int i, int) { x = isa::ex2(isa::fma(x, scale2, -lse2[i])); });
-    mma<T, C.head_dim, Accumulate::kNo>(dp, ReadA(do_tile(t), lane, row0),
-                                        ReadB(v_tile(), lane, col0), [](int) {});
+    constexpr int kSteps = C.head_dim / 16 * WarpS::kNTiles / 2;
+    mma<T, C.head_dim, Accumulate::kNo>(
+        dp, ReadA(do_tile(t), lane, row0), ReadB(v_tile(), lane, col0), [&](int step) {
+          s.template for_share<kSteps>(
+              step, [&](f32& x, int i, int) { x = isa::ex2(isa::fma(x, scale2, -lse2[i])); });
+        });
     if constexpr (kFull) {
       differentiate_modified(t, row0, col0, s, dp, cap, delta);
     } else {

@@ -31,17 +31,17 @@ struct PaddedTile {
   }
 };
 
-template <Fa2BwdConfig C>
+template <Dtype kDtype>
 struct Fa2BwdDelta {
   using Params = Fa2BwdParams;
-  using T = Element<C.dtype>;
+  using T = Element<kDtype>;
   static constexpr int kThreads = 128, kMinCtas = 1, kSharedBytes = 0;
 
   STROBE_DEVICE static void run(const Params& p) {
     const PaddedTile tile(p, isa::cta_id());
     if (tile.i0 >= tile.seq.rows_q) return;
     const int warp = static_cast<int>(isa::warp_id());
-    for (int r = warp; r < C.block_m; r += kThreads / 32) one_row(p, tile, r);
+    for (int r = warp; r < p.padded.tile; r += kThreads / 32) one_row(p, tile, r);
   }
 
  private:
@@ -69,7 +69,7 @@ struct Fa2BwdDelta {
     const T* o = static_cast<const T*>(p.g.o.data) + tile.offset(p.g.o.stride, i);
     const T* dout = static_cast<const T*>(p.g.dout.data) + tile.offset(p.g.dout.stride, i);
     f32 sum = 0;
-    if (C.features == Features::kPlain || p.g.a.vector_loads) {
+    if (p.g.a.vector_loads) {
       for (int x = static_cast<int>(lane) * 8; x < p.g.a.head_dim_v; x += 256) {
         const auto a = isa::ld_global_nc(reinterpret_cast<const Vec<T, 8>*>(o + x));
         const auto c = isa::ld_global_nc(reinterpret_cast<const Vec<T, 8>*>(dout + x));
@@ -125,7 +125,7 @@ struct Fa2BwdDq {
       const u32 chunk = c % Tile::kChunks;
       store_chunk(dq + tile.offset(p.g.dq.stride, i), chunk,
                   isa::ld_shared<Vec<T, 8>>(buffer.at(r, chunk)), p.g.a.head_dim,
-                  C.features == Features::kPlain || p.g.a.vector_loads);
+                  p.g.a.vector_loads != 0);
     }
   }
 };

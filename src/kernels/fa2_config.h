@@ -51,15 +51,19 @@ struct Fa2BwdConfig {
   STROBE_HOST_DEVICE constexpr int warps() const { return s.rows * s.cols; }
 };
 
+// Chosen by measurement: docs/design/fa2.md. Tiles do not depend on the features.
 STROBE_HOST_DEVICE constexpr Fa2BwdConfig fa2_bwd_config(core::Dtype dtype, int head_dim,
                                                          Features features) {
   if (head_dim <= 64) {
+    return {dtype, head_dim, features, 64, 96, 2, 2, {2, 2}, {2, 2}, {2, 2}};
+  }
+  if (head_dim <= 96) {
     return {dtype, head_dim, features, 64, 128, 2, 1, {2, 4}, {4, 2}, {4, 2}};
   }
   if (head_dim <= 128) {
-    return {dtype, head_dim, features, 64, 128, 2, 1, {2, 4}, {4, 2}, {2, 4}};
+    return {dtype, head_dim, features, 64, 128, 2, 1, {2, 4}, {2, 4}, {2, 4}};
   }
-  return {dtype, head_dim, features, 64, 64, head_dim > 192 ? 1 : 2, 1, {2, 4}, {2, 4}, {2, 4}};
+  return {dtype, head_dim, features, 64, 64, 2, 1, {2, 4}, {2, 4}, {2, 4}};
 }
 
 }  // namespace strobe::kernels

@@ -39,6 +39,18 @@ struct Accumulator {
     }
   }
 
+  // The same over the `part`-th of kParts equal shares, to be worked on bit by bit.
+  template <int kParts, class F>
+  STROBE_DEVICE void for_share(int part, F f) {
+    constexpr int kPairs = kMTiles * kNTiles * 2;  // of neighbours in a row
+    STROBE_UNROLL
+    for (int e = part * kPairs / kParts; e < (part + 1) * kPairs / kParts; ++e) {
+      const int m = e / 2 % kMTiles, n = e / 2 / kMTiles, half = e % 2;
+      f(x[m][n][2 * half], 2 * m + half, 2 * n);
+      f(x[m][n][2 * half + 1], 2 * m + half, 2 * n + 1);
+    }
+  }
+
   // Row of the tile that is this lane's i-th, and column that is its j-th.
   STROBE_DEVICE static int row(int i, u32 lane) {
     return 16 * (i / 2) + 8 * (i % 2) + static_cast<int>(lane / 4);
