@@ -23,7 +23,8 @@ struct LongestFirst {
 
   STROBE_HOST_DEVICE constexpr TileIndex operator()(u32 linear) const {
     const u32 per_section = section * blocks;
-    const u32 s = linear / per_section, rest = linear - s * per_section;
+    const u32 s = section >= head_batches ? 0 : linear / per_section;
+    const u32 rest = linear - s * per_section;
     const u32 left = head_batches - s * section;
     const u32 width = left < section ? left : section;
     const u32 turn = rest / width;

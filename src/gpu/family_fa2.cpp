@@ -142,13 +142,22 @@ api::Status choose_pack(const strobe_problem& p, const api::Options& options, in
   return {};
 }
 
+// Whether tiles of 64 query rows beat the usual 128: where the band cuts most tiles, or few rows
+// fill one. Measured at head_dim 64 (docs/design/fa2.md); larger ones gain nothing.
+bool is_short(const strobe_problem& p) {
+  if (fa2_head_dim(p) > 64) return false;
+  const bool banded = p.window_left >= 0 || p.window_right >= 0;
+  const std::int64_t rows = typical_rows(p);
+  return banded ? rows <= 1024 : rows * (p.heads / p.kv_heads) <= 64;
+}
+
 api::Status choose_row(const strobe_problem& p, const api::Options& options,
                        const DeviceFacts& device, Choice* choice) {
   if (auto s = fa2_features(p, options, &choice->full_because, &choice->scalar_because); !s.ok()) {
     return s;
   }
-  return find_need(fa2_row("fa2_fwd", p, choice->full_because.empty() ? "plain" : "full"), device,
-                   &choice->need);
+  const char* kind = !choice->full_because.empty() ? "full" : is_short(p) ? "short" : "plain";
+  return find_need(fa2_row("fa2_fwd", p, kind), device, &choice->need);
 }
 
 api::Status choose_grid(const strobe_problem& p, const DeviceFacts& device, Choice* choice) {

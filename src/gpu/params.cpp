@@ -135,6 +135,8 @@ kernels::Attention attention(const strobe_problem& p, const strobe_run_args& arg
   a.batch = static_cast<int>(p.batch);
   a.heads = static_cast<int>(p.heads);
   a.kv_heads = static_cast<int>(p.kv_heads);
+  a.ratio = a.heads / a.kv_heads;
+  a.packed_heads = a.heads / pack;
   a.head_dim = static_cast<int>(p.head_dim);
   a.head_dim_v = static_cast<int>(p.head_dim_v);
   a.pack = pack;

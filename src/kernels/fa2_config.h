@@ -24,11 +24,21 @@ struct Fa2FwdConfig {
   STROBE_HOST_DEVICE constexpr int warp_rows() const { return block_m / warps; }
 };
 
-// Chosen by measurement: docs/design/fa2.md.
+// Chosen by measurement: docs/design/fa2.md. Full rows take fewer rows a warp, for the registers
+// that modifiers need.
 STROBE_HOST_DEVICE constexpr Fa2FwdConfig fa2_fwd_config(core::Dtype dtype, int head_dim,
                                                          Features features) {
-  if (head_dim > 128) return {dtype, head_dim, features, 128, 64, 8, 2, 1, 8};
-  return {dtype, head_dim, features, 128, head_dim > 64 ? 32 : 64, 4, 2, 2, 1};
+  if (features == Features::kFull) {
+    return {dtype, head_dim, features, 64, head_dim > 128 ? 32 : 64, 4, 2, 2, 0};
+  }
+  if (head_dim > 128) return {dtype, head_dim, features, 64, 64, 4, 1, 2, 0};
+  if (head_dim > 64) return {dtype, head_dim, features, 128, 32, 4, 2, 2, 1};
+  return {dtype, head_dim, features, 128, 64, 4, 2, 2, 0};
+}
+
+// Plain rows of 64 queries, for short sequences: less of a tile is masked or empty.
+STROBE_HOST_DEVICE constexpr Fa2FwdConfig fa2_fwd_short_config(core::Dtype dtype, int head_dim) {
+  return {dtype, head_dim, Features::kPlain, 64, 64, 4, 2, 4, 0};
 }
 
 // A grid of warps over a product's rows and columns.
@@ -51,17 +61,19 @@ struct Fa2BwdConfig {
   STROBE_HOST_DEVICE constexpr int warps() const { return s.rows * s.cols; }
 };
 
-// Chosen by measurement: docs/design/fa2.md. Tiles do not depend on the features.
+// Chosen by measurement: docs/design/fa2.md. Full rows take fewer keys, for the registers that
+// modifiers need; block_m and dq are the same for both, because Fa2BwdDq serves both.
 STROBE_HOST_DEVICE constexpr Fa2BwdConfig fa2_bwd_config(core::Dtype dtype, int head_dim,
                                                          Features features) {
+  const bool full = features == Features::kFull;
   if (head_dim <= 64) {
-    return {dtype, head_dim, features, 64, 96, 2, 2, {2, 2}, {2, 2}, {2, 2}};
+    return {dtype, head_dim, features, 64, full ? 64 : 96, 2, 2, {2, 2}, {2, 2}, {2, 2}};
   }
   if (head_dim <= 96) {
-    return {dtype, head_dim, features, 64, 128, 2, 1, {2, 4}, {4, 2}, {4, 2}};
+    return {dtype, head_dim, features, 64, full ? 64 : 128, 2, 1, {2, 4}, {4, 2}, {4, 2}};
   }
   if (head_dim <= 128) {
-    return {dtype, head_dim, features, 64, 128, 2, 1, {2, 4}, {2, 4}, {2, 4}};
+    return {dtype, head_dim, features, 64, full ? 64 : 128, 2, 1, {2, 4}, {2, 4}, {2, 4}};
   }
   return {dtype, head_dim, features, 64, 64, 2, 1, {2, 4}, {2, 4}, {2, 4}};
 }

@@ -73,7 +73,7 @@ struct Fa2Fwd {
   const core::TileKeys keys;
 
   STROBE_DEVICE static QueryTile tile_of(const Params& p, u32 cta) {
-    const u32 head_batches = static_cast<u32>(p.a.batch * (p.a.heads / p.a.pack));
+    const u32 head_batches = static_cast<u32>(p.a.batch * p.a.packed_heads);
     const core::TileIndex index = core::LongestFirst{p.m_blocks, head_batches, p.heads_in_l2}(cta);
     return QueryTile(p.a, index.block, index.head_batch, C.block_m);
   }
@@ -101,17 +101,22 @@ struct Fa2Fwd {
 
     // S of block j; meanwhile K and V of the next blocks are on their way.
     const auto multiply_qk = [&](int j) {
-      isa::cp_async_wait<kAhead - 1>();
-      isa::cta_sync();  // K_j and V_(j+1) are there; what they take the place of is done with
-      const auto fetch = [&](int i) {
-        if (i == C.fetch_at) {
-          load(k_loader, k_tile(j - kAhead), j - kAhead);
-          load(v_loader, v_tile(j - kAhead + 1), j - kAhead + 1);
-          isa::cp_async_commit();
-        }
+      const auto multiply = [&](auto between) {
+        mma<T, C.head_dim, Accumulate::kNo>(s, ReadA(q_tile(), lane, warp_row),
+                                            ReadB(k_tile(j), lane), between);
       };
-      mma<T, C.head_dim, Accumulate::kNo>(s, ReadA(q_tile(), lane, warp_row),
-                                          ReadB(k_tile(j), lane), fetch);
+      if constexpr (C.stages > 1) {
+        arrived<kAhead - 1>();
+        multiply([&](int i) {
+          if (i == C.fetch_at) fetch(k_loader, j - kAhead, v_loader, j - kAhead + 1);
+        });
+      } else {  // V comes while S is multiplied, K while P V is
+        arrived<0>();
+        if (j < last) fetch(v_loader, v_tile(j + 1), j + 1);
+        multiply([](int) {});
+        arrived<0>();
+        fetch(k_loader, k_tile(j - 1), j - 1);
+      }
     };
     const auto step = [&](int j, auto cut) {
       multiply_qk(j);
@@ -124,13 +129,10 @@ struct Fa2Fwd {
     };
 
     load_q();
-    load(k_loader, k_tile(last), last);
-    isa::cp_async_commit();
+    fetch(k_loader, k_tile(last), last);
     STROBE_UNROLL
     for (int ahead = 1; ahead < kAhead; ++ahead) {
-      load(k_loader, k_tile(last - ahead), last - ahead);
-      load(v_loader, v_tile(last - ahead + 1), last - ahead + 1);
-      isa::cp_async_commit();
+      fetch(k_loader, last - ahead, v_loader, last - ahead + 1);
     }
     multiply_qk(last);
     modify_and_mask(s, last * C.block_n);
@@ -148,9 +150,20 @@ struct Fa2Fwd {
       STROBE_NO_UNROLL
       for (; j >= first && whole(j); --j) step(j, Constant<false>());
     }
-    isa::cp_async_wait<0>();
-    isa::cta_sync();
+    arrived<0>();
+    if constexpr (C.stages == 1) {
+      fetch(v_loader, v_tile(first), first);
+      arrived<0>();
+    }
     multiply_pv(o, prob, first, [](int) {});
+  }
+
+  // All but the last kPending groups of copies are there, and what the next ones will take the
+  // place of is read no more.
+  template <int kPending>
+  STROBE_DEVICE void arrived() {
+    isa::cp_async_wait<kPending>();
+    isa::cta_sync();
   }
 
   STROBE_DEVICE bool whole(int j) const {
@@ -165,6 +178,12 @@ struct Fa2Fwd {
 
   STROBE_DEVICE void load_q() {
     const T* q = static_cast<const T*>(p.q.data);
+    if (!kFull && tile.pack == 1) {
+      BlockLoader<kThreads, QTile, T> rows(q + tile.offset(p.q.stride, tile.first_row, tile.head),
+                                           p.q.stride.seq, p.a.head_dim, 1);
+      rows.load(q_tile(), 0, tile.seq.len_q - tile.first_row);
+      return;
+    }
     gather_tile<kThreads>(
         q_tile(),
         [&](int row) {
@@ -178,6 +197,14 @@ struct Fa2Fwd {
     return {static_cast<const T*>(t.data) + tile.b * t.stride.batch +
                 (tile.seq.k_begin + j * C.block_n) * t.stride.seq + tile.kv_head * t.stride.head,
             t.stride.seq, dim, -1};
+  }
+  STROBE_DEVICE void fetch(Loader& loader, const KTile& to, int j) {
+    load(loader, to, j);
+    isa::cp_async_commit();
+  }
+  STROBE_DEVICE void fetch(Loader& k_loader, int k_block, Loader& v_loader, int v_block) {
+    load(k_loader, k_tile(k_block), k_block);
+    fetch(v_loader, v_tile(v_block), v_block);
   }
   // Keys that no row of the tile sees are zeros: nothing of them reaches an output, NaN neither.
   STROBE_DEVICE void load(Loader& loader, const KTile& to, int j) {
@@ -289,8 +316,25 @@ struct Fa2Fwd {
     }
     isa::warp_sync();
     T* base = static_cast<T*>(p.o.data);
-    constexpr int kChunks = C.warp_rows() * QTile::kChunks;
-    for (u32 c = lane; c < kChunks; c += kWarpThreads) {
+    // Plain rows without packing lie at equal distances; a pass of the warp takes whole ones.
+    if constexpr (!kFull && kWarpThreads % QTile::kChunks == 0) {
+      if (tile.pack == 1) {
+        constexpr int kPerPass = kWarpThreads / QTile::kChunks;
+        const int r0 = warp_row + static_cast<int>(lane) / QTile::kChunks;
+        const u32 chunk = lane % QTile::kChunks;
+        T* to = base + tile.offset(p.o.stride, tile.first_row + r0, tile.head);
+        STROBE_UNROLL
+        for (int r = 0; r < C.warp_rows(); r += kPerPass) {
+          const auto v = isa::ld_shared<Vec<T, 8>>(buffer.at(r0 + r, chunk));
+          if (tile.first_row + r0 + r < tile.seq.rows_q)
+            store_chunk(to, chunk, v, p.a.head_dim_v, true);
+          to += kPerPass * p.o.stride.seq;
+        }
+        return;
+      }
+    }
+    STROBE_NO_UNROLL
+    for (u32 c = lane; c < C.warp_rows() * QTile::kChunks; c += kWarpThreads) {
       const int r = warp_row + static_cast<int>(c / QTile::kChunks);
       const u32 chunk = c % QTile::kChunks;
       const int query = tile.query(r);

@@ -56,6 +56,8 @@ struct Modifiers {
 // Everything that all attention kernels need to know of the problem.
 struct Attention {
   int batch, heads, kv_heads;
+  int ratio;         // heads / kv_heads
+  int packed_heads;  // heads / pack
   int head_dim, head_dim_v;
   int pack;          // heads of a group that share a tile: heads / kv_heads, or 1
   int vector_loads;  // 1: every row starts at a multiple of 16 bytes and holds whole ones

@@ -45,12 +45,11 @@ struct QueryTile {
   int first_row;  // packed row of the tile's row 0; planners keep packed rows below 2^31
 
   STROBE_DEVICE QueryTile(const Attention& a, u32 block, u32 head_batch, int rows, Here here = {}) {
-    const u32 packed_heads = static_cast<u32>(a.heads / a.pack);
-    b = static_cast<int>(head_batch / packed_heads);
-    const int packed_head = static_cast<int>(head_batch % packed_heads);
+    b = static_cast<int>(head_batch / static_cast<u32>(a.packed_heads));
+    const int packed_head = static_cast<int>(head_batch) - b * a.packed_heads;
     pack = a.pack;
     head = packed_head * a.pack;
-    kv_head = head / (a.heads / a.kv_heads);
+    kv_head = a.pack == a.ratio ? packed_head : head / a.ratio;
     seq = sequence(a, b, here);
     first_row = static_cast<int>(block) * rows;
   }

@@ -88,6 +88,8 @@ inline kernels::Attention attention(const Shape& s) {
   a.kv_heads = s.kv_heads;
   a.head_dim = a.head_dim_v = s.head_dim;
   a.pack = 1;
+  a.ratio = a.heads / a.kv_heads;
+  a.packed_heads = a.heads;
   a.vector_loads = s.head_dim % 8 == 0;
   a.lengths.seqlen_q = s.seqlen_q;
   a.lengths.seqlen_k = s.seqlen_k;
