@@ -145,6 +145,7 @@ endmacro()
 # path of the PTX in row_ptx.
 macro(strobe_compile_row name arch includes)
   set(row_ptx ${out}/${name}.ptx)
+  set(ptx_90 ${row_ptx})
   set(suffix "")
   set(assembled 80 90)
   if(${arch} GREATER 80)
@@ -161,14 +162,30 @@ macro(strobe_compile_row name arch includes)
             -DSTROBE_ARCH=${arch} ${include_flags} ${host_flags} ${more_flags} -MD -MF ${row_ptx}.d
             -MT ${row_ptx} -o ${row_ptx} ${out}/${name}.cu
     DEPENDS ${out}/${name}.cu DEPFILE ${row_ptx}.d COMMENT "nvcc ${name} ${virtual}" VERBATIM)
+  # Headers that have better code for sm_90 behind __CUDA_ARCH__ (vector reductions) get PTX of their own for it.
+  if(${arch} EQUAL 80 AND header STREQUAL "kernels/fa2_bwd.h")
+    set(ptx_90 ${out}/${name}.90.ptx)
+    add_custom_command(
+      OUTPUT ${ptx_90}
+      COMMAND ${STROBE_NVCC} -ptx -std=c++20 --expt-relaxed-constexpr -arch=compute_90
+              -DSTROBE_ARCH=${arch} ${include_flags} ${host_flags} ${more_flags} -MD -MF ${ptx_90}.d
+              -MT ${ptx_90} -o ${ptx_90} ${out}/${name}.cu
+      DEPENDS ${out}/${name}.cu DEPFILE ${ptx_90}.d COMMENT "nvcc ${name} compute_90" VERBATIM)
+  endif()
   foreach(real IN LISTS assembled)
     set(cubin ${out}/${name}.sm_${real}${suffix}.cubin)
+    set(assembled_ptx ${row_ptx})
+    set(ptx_arch ${virtual})
+    if(real EQUAL 90 AND NOT ptx_90 STREQUAL row_ptx)
+      set(assembled_ptx ${ptx_90})
+      set(ptx_arch compute_90)
+    endif()
     add_custom_command(
       OUTPUT ${cubin} ${cubin}.info
-      COMMAND ${CMAKE_COMMAND} -D NVCC=${STROBE_NVCC} -D NAME=${name} -D VIRTUAL=${virtual}
-              -D REAL=sm_${real}${suffix} -D PTX=${row_ptx} -D CUBIN=${cubin} -D "FLAGS=${STROBE_NVCC_FLAGS}"
+      COMMAND ${CMAKE_COMMAND} -D NVCC=${STROBE_NVCC} -D NAME=${name} -D VIRTUAL=${ptx_arch}
+              -D REAL=sm_${real}${suffix} -D PTX=${assembled_ptx} -D CUBIN=${cubin} -D "FLAGS=${STROBE_NVCC_FLAGS}"
               -P ${STROBE_CMAKE_DIR}/AssembleRow.cmake
-      DEPENDS ${row_ptx} ${STROBE_CMAKE_DIR}/AssembleRow.cmake
+      DEPENDS ${assembled_ptx} ${STROBE_CMAKE_DIR}/AssembleRow.cmake
       COMMENT "ptxas ${name} sm_${real}${suffix}" VERBATIM)
     list(APPEND row_cubins ${real} ${cubin})
     list(APPEND row_infos ${cubin}.info)

@@ -79,6 +79,7 @@ class BackwardPlan final : public KernelPlan {
     params.lse2 = reinterpret_cast<float*>(at);
     params.delta = reinterpret_cast<float*>(at + layout_.stats);
     params.dq = reinterpret_cast<float*>(at + 2 * layout_.stats);
+    params.row_dim = static_cast<int>(c_.row_dim);
     if (layout_.turn > 0) {
       params.turn = reinterpret_cast<kernels::u32*>(at + 2 * layout_.stats + layout_.dq);
     }
@@ -86,7 +87,6 @@ class BackwardPlan final : public KernelPlan {
     params.m_blocks = c_.m_blocks;
     params.heads_in_l2 = c_.heads_in_l2;
 
-    program->zero(params.dq, layout_.dq + layout_.turn);
     if (params.g.dbias) program->zero(params.g.dbias, dbias_bytes());
     const auto launch = [&](std::size_t need, std::uint32_t grid) -> Launch& {
       return program->launch(*loaded[need], *c_.needs[need].shape, grid, params);

@@ -180,7 +180,7 @@ struct Fa2Bwd {
     }
     mma<T, C.head_dim, Accumulate::kNo>(s, ReadA(q_tile(t), lane, row0),
                                         ReadB(k_tile(), lane, col0), [&](int i) {
-                                          if (i == 0 && C.stages > 1 && t + 1 < steps) {
+                                          if (i == C.fetch_at && C.stages > 1 && t + 1 < steps) {
                                             load_q(t + 1);
                                             isa::cp_async_commit();
                                           }

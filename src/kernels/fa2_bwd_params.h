@@ -25,8 +25,9 @@ struct Fa2BwdParams {
   PaddedRows padded;
   f32* lse2;        // LSE in units of log2; +inf for rows that see nothing, so that P is 0
   f32* delta;       // rowsum(O dO) - dLSE
-  f32* dq;          // accumulator, zeroed: tiles of block_m x head dim in the order of fragments
-  u32* turn;        // [heads][rows / tile], zeroed; null: dQ is summed in any order
+  f32* dq;          // accumulator: tiles of block_m x row_dim, in the order of fragments
+  int row_dim;      // head dim of the row of kernels.def
+  u32* turn;        // [heads][rows / tile]; null: dQ is summed in any order
   u32 n_blocks;     // key tiles per sequence and head
   u32 m_blocks;     // query tiles per sequence and head
   u32 heads_in_l2;  // see ForwardParams

@@ -1,6 +1,8 @@
 // FlashAttention-2's backward, before and after its main kernel: row by row work.
 //
-//   Fa2BwdDelta   delta = rowsum(O dO) - dLSE and LSE in units of log2, for whole padded tiles
+//   Fa2BwdDelta   delta = rowsum(O dO) - dLSE and LSE in units of log2, for whole padded tiles;
+//   zeros
+//                 for what the main kernel adds to
 //   Fa2BwdDq      dQ = scale * accumulator, from the order of fragments to rows
 //   Fa2BwdSinks   dSink = -sum over rows of exp(sink - LSE) delta
 #ifndef STROBE_SRC_KERNELS_FA2_BWD_ROWS_H_
@@ -40,19 +42,33 @@ struct Fa2BwdDelta {
   STROBE_DEVICE static void run(const Params& p) {
     const PaddedTile tile(p, isa::cta_id());
     if (tile.i0 >= tile.seq.rows_q) return;
-    const int warp = static_cast<int>(isa::warp_id());
-    for (int r = warp; r < p.padded.tile; r += kThreads / 32) one_row(p, tile, r);
+    clear(p, tile);
+    // A row is the work of as many lanes as it has 16-byte chunks, a power of two of them.
+    const int chunks = ceil_div(p.g.a.head_dim_v, 8);
+    const int group = chunks > 16 ? 32 : chunks > 8 ? 16 : 8;
+    const int per_pass = kThreads / group;
+    for (int r = static_cast<int>(isa::thread_id()) / group; r < p.padded.tile; r += per_pass) {
+      one_row(p, tile, r, group);
+    }
   }
 
  private:
-  STROBE_DEVICE static void one_row(const Params& p, const PaddedTile& tile, int r) {
-    const u32 lane = isa::lane_id();
+  // dQ's accumulator, and whose turn it is, of this tile.
+  STROBE_DEVICE static void clear(const Params& p, const PaddedTile& tile) {
+    f32x4* dq = reinterpret_cast<f32x4*>(p.dq + tile.row * p.row_dim);
+    const int pieces = p.padded.tile * p.row_dim / 4;
+    for (int x = static_cast<int>(isa::thread_id()); x < pieces; x += kThreads) {
+      isa::st_global(dq + x, f32x4{0, 0, 0, 0});
+    }
+    if (p.turn && isa::thread_id() == 0) isa::st_global(p.turn + tile.row / p.padded.tile, 0u);
+  }
+
+  STROBE_DEVICE static void one_row(const Params& p, const PaddedTile& tile, int r, int group) {
+    const int lane = static_cast<int>(isa::lane_id()) % group;
     const int i = tile.i0 + r;
     const bool inside = i < tile.seq.len_q;
-    f32 delta = 0;
-    if (inside) delta = partial(p, tile, i, lane);
-    STROBE_UNROLL
-    for (u32 lanes = 16; lanes > 0; lanes /= 2) delta += isa::shfl_xor(delta, lanes);
+    f32 delta = inside ? partial(p, tile, i, lane, group) : 0.0f;
+    for (int lanes = group / 2; lanes > 0; lanes /= 2) delta += isa::shfl_xor(delta, lanes);
     if (lane != 0) return;
     f32 lse = -core::infinity();
     if (inside) {
@@ -65,19 +81,20 @@ struct Fa2BwdDelta {
   }
 
   // This lane's part of O dO.
-  STROBE_DEVICE static f32 partial(const Params& p, const PaddedTile& tile, int i, u32 lane) {
+  STROBE_DEVICE static f32 partial(const Params& p, const PaddedTile& tile, int i, int lane,
+                                   int group) {
     const T* o = static_cast<const T*>(p.g.o.data) + tile.offset(p.g.o.stride, i);
     const T* dout = static_cast<const T*>(p.g.dout.data) + tile.offset(p.g.dout.stride, i);
     f32 sum = 0;
     if (p.g.a.vector_loads) {
-      for (int x = static_cast<int>(lane) * 8; x < p.g.a.head_dim_v; x += 256) {
+      for (int x = lane * 8; x < p.g.a.head_dim_v; x += group * 8) {
         const auto a = isa::ld_global_nc(reinterpret_cast<const Vec<T, 8>*>(o + x));
         const auto c = isa::ld_global_nc(reinterpret_cast<const Vec<T, 8>*>(dout + x));
         STROBE_UNROLL
         for (int e = 0; e < 8; ++e) sum += isa::to_float(a[e]) * isa::to_float(c[e]);
       }
     } else {
-      for (int x = static_cast<int>(lane); x < p.g.a.head_dim_v; x += 32) {
+      for (int x = lane; x < p.g.a.head_dim_v; x += group) {
         sum += isa::to_float(isa::ld_global(o + x)) * isa::to_float(isa::ld_global(dout + x));
       }
     }

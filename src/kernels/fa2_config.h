@@ -57,6 +57,7 @@ struct Fa2BwdConfig {
   WarpGrid s;    // of S and dP: queries x keys
   WarpGrid dkv;  // of dK and dV: keys x head dim
   WarpGrid dq;   // of dQ: queries x head dim
+  int fetch_at;  // step of S = Q K^T after which the next Q and dO are asked for
 
   STROBE_HOST_DEVICE constexpr int warps() const { return s.rows * s.cols; }
 };
@@ -67,15 +68,15 @@ STROBE_HOST_DEVICE constexpr Fa2BwdConfig fa2_bwd_config(core::Dtype dtype, int 
                                                          Features features) {
   const bool full = features == Features::kFull;
   if (head_dim <= 64) {
-    return {dtype, head_dim, features, 64, full ? 64 : 96, 2, 2, {2, 2}, {2, 2}, {2, 2}};
+    return {dtype, head_dim, features, 64, full ? 64 : 96, 2, 2, {2, 2}, {2, 2}, {2, 2}, 0};
   }
   if (head_dim <= 96) {
-    return {dtype, head_dim, features, 64, full ? 64 : 128, 2, 1, {2, 4}, {4, 2}, {4, 2}};
+    return {dtype, head_dim, features, 64, full ? 64 : 128, 2, 1, {2, 4}, {4, 2}, {4, 2}, 0};
   }
   if (head_dim <= 128) {
-    return {dtype, head_dim, features, 64, full ? 64 : 128, 2, 1, {2, 4}, {2, 4}, {2, 4}};
+    return {dtype, head_dim, features, 64, full ? 64 : 128, 2, 1, {2, 4}, {2, 4}, {2, 4}, 0};
   }
-  return {dtype, head_dim, features, 64, 64, 2, 1, {2, 4}, {2, 4}, {2, 4}};
+  return {dtype, head_dim, features, 64, 64, 2, 1, {2, 4}, {2, 4}, {2, 4}, 0};
 }
 
 }  // namespace strobe::kernels

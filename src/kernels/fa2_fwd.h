@@ -27,6 +27,7 @@
 namespace strobe::STROBE_TARGET {
 
 using kernels::fa2_fwd_config;
+using kernels::fa2_fwd_short_config;
 using kernels::Fa2FwdConfig;
 using kernels::Features;
 using kernels::ForwardParams;
