@@ -20,7 +20,8 @@ from ctypes import (
 
 FORWARD, BACKWARD = 0, 1
 DTYPES = {"f32": 1, "bf16": 2, "f16": 3}
-BHSD = 1
+BSHD, BHSD = 0, 1
+DEVICES = {"cpu": 0, "cuda": 1, "emulator": 2}
 
 
 class Status(ctypes.Structure):
@@ -148,12 +149,23 @@ class Library:
         return problem
 
 
-class Plan:
-    """A CPU plan with its workspace: not for two threads at once."""
+def address_of(array):
+    """Of a torch tensor or a numpy array."""
+    return array.data_ptr() if hasattr(array, "data_ptr") else array.ctypes.data
 
-    def __init__(self, library, problem, threads, kernel=None, overrides=None):
+
+class Plan:
+    """A plan with its workspace: not for two threads, nor two streams, at once.
+
+    allocate(bytes) gives the workspace as a tensor or array in the memory of the device.
+    """
+
+    def __init__(
+        self, library, problem, threads=0, kernel=None, overrides=None, device="cpu", allocate=None
+    ):
         self.library, self.c = library, library.c
         options = library.defaults(PlanOptions, self.c.strobe_plan_options_init)
+        options.device = DEVICES[device]
         options.threads = threads
         options.kernel = kernel.encode() if kernel else None
         options.overrides = overrides.encode() if overrides else None
@@ -164,7 +176,13 @@ class Plan:
         if status.code:
             raise StrobeError(status.message.decode())
         self.workspace_bytes = self.c.strobe_plan_workspace_bytes(self.handle)
-        self.memory = ctypes.create_string_buffer(self.workspace_bytes + 256)
+        if allocate:
+            self.memory = allocate(self.workspace_bytes + 256)
+            start = address_of(self.memory)
+        else:
+            self.memory = ctypes.create_string_buffer(self.workspace_bytes + 256)
+            start = ctypes.addressof(self.memory)
+        self.workspace = (start + 255) // 256 * 256
 
     def __del__(self):
         self.c.strobe_plan_destroy(self.handle)
@@ -175,20 +193,22 @@ class Plan:
         self.c.strobe_plan_explain(self.handle, 0, text, size)
         return text.value.decode()
 
-    def bind(self, **arrays):
-        """A function that runs the plan on these numpy arrays, with nothing left to prepare."""
+    def bind(self, stream=None, **arrays):
+        """A function that runs the plan on these arrays or tensors, with nothing left to prepare.
+
+        On a GPU it enqueues on `stream`, a CUstream as an integer; None or 0: the default stream.
+        """
         args = self.library.defaults(RunArgs, self.c.strobe_run_args_init)
         for name, array in arrays.items():
-            setattr(args, name, array.ctypes.data)
-        start = ctypes.addressof(self.memory)
-        args.workspace = (start + 255) // 256 * 256
+            setattr(args, name, address_of(array))
+        args.workspace = self.workspace
         args.workspace_bytes = self.workspace_bytes
         status = Status()
         run, handle = self.c.strobe_plan_run, self.handle
         args_pointer, status_pointer = ctypes.byref(args), ctypes.byref(status)
 
         def call(keep=(self, arrays)):  # plan and arrays live as long as the function
-            if run(handle, args_pointer, None, status_pointer):
+            if run(handle, args_pointer, stream, status_pointer):
                 raise StrobeError(status.message.decode())
 
         return call
