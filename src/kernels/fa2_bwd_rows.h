@@ -47,8 +47,13 @@ struct Fa2BwdDelta {
     const int chunks = ceil_div(p.g.a.head_dim_v, 8);
     const int group = chunks > 16 ? 32 : chunks > 8 ? 16 : 8;
     const int per_pass = kThreads / group;
-    for (int r = static_cast<int>(isa::thread_id()) / group; r < p.padded.tile; r += per_pass) {
-      one_row(p, tile, r, group);
+    // Two rows at a time, so that their loads are on their way together.
+    for (int r = static_cast<int>(isa::thread_id()) / group; r < p.padded.tile; r += 2 * per_pass) {
+      f32 delta[2];
+      STROBE_UNROLL
+      for (int x = 0; x < 2; ++x) delta[x] = partial(p, tile, tile.i0 + r + x * per_pass, group);
+      STROBE_UNROLL
+      for (int x = 0; x < 2; ++x) finish(p, tile, r + x * per_pass, group, delta[x]);
     }
   }
 
@@ -63,15 +68,14 @@ struct Fa2BwdDelta {
     if (p.turn && isa::thread_id() == 0) isa::st_global(p.turn + tile.row / p.padded.tile, 0u);
   }
 
-  STROBE_DEVICE static void one_row(const Params& p, const PaddedTile& tile, int r, int group) {
-    const int lane = static_cast<int>(isa::lane_id()) % group;
+  // The row's delta, from the parts of its lanes, and its LSE.
+  STROBE_DEVICE static void finish(const Params& p, const PaddedTile& tile, int r, int group,
+                                   f32 delta) {
     const int i = tile.i0 + r;
-    const bool inside = i < tile.seq.len_q;
-    f32 delta = inside ? partial(p, tile, i, lane, group) : 0.0f;
     for (int lanes = group / 2; lanes > 0; lanes /= 2) delta += isa::shfl_xor(delta, lanes);
-    if (lane != 0) return;
+    if (static_cast<int>(isa::lane_id()) % group != 0) return;
     f32 lse = -core::infinity();
-    if (inside) {
+    if (i < tile.seq.len_q) {
       lse = isa::ld_global(p.g.lse + tile.offset(p.g.lse_stride, i));
       if (p.g.dlse) delta -= isa::ld_global(p.g.dlse + tile.offset(p.g.dlse_stride, i));
     }
@@ -80,11 +84,12 @@ struct Fa2BwdDelta {
     isa::st_global(p.delta + tile.row + r, nothing ? 0.0f : delta);
   }
 
-  // This lane's part of O dO.
-  STROBE_DEVICE static f32 partial(const Params& p, const PaddedTile& tile, int i, int lane,
-                                   int group) {
-    const T* o = static_cast<const T*>(p.g.o.data) + tile.offset(p.g.o.stride, i);
-    const T* dout = static_cast<const T*>(p.g.dout.data) + tile.offset(p.g.dout.stride, i);
+  // This lane's part of O dO. Rows past the sequence read its last instead; finish() ignores them.
+  STROBE_DEVICE static f32 partial(const Params& p, const PaddedTile& tile, int i, int group) {
+    const int lane = static_cast<int>(isa::lane_id()) % group;
+    const int row = core::max(0, core::min(i, tile.seq.len_q - 1));
+    const T* o = static_cast<const T*>(p.g.o.data) + tile.offset(p.g.o.stride, row);
+    const T* dout = static_cast<const T*>(p.g.dout.data) + tile.offset(p.g.dout.stride, row);
     f32 sum = 0;
     if (p.g.a.vector_loads) {
       for (int x = lane * 8; x < p.g.a.head_dim_v; x += group * 8) {
@@ -121,21 +126,33 @@ struct Fa2BwdDq {
     const int chunk0 = warp % C.dq.cols * (C.head_dim / C.dq.cols) / 8;
     const f32* from =
         p.dq + tile.row * C.head_dim + (warp * WarpDq::kMTiles * WarpDq::kNTiles * 32 + lane) * 4;
+    // All loads first: this kernel waits for memory and nothing else.
+    f32x4 x[WarpDq::kMTiles][WarpDq::kNTiles];
+    STROBE_UNROLL
     for (int m = 0; m < WarpDq::kMTiles; ++m) {
       STROBE_UNROLL
       for (int n = 0; n < WarpDq::kNTiles; ++n) {
-        const auto x =
-            isa::ld_global(reinterpret_cast<const f32x4*>(from + (m * WarpDq::kNTiles + n) * 128));
-        const int row = row0 + 16 * m + static_cast<int>(lane / 4);
-        const f32 scale = p.g.a.scale;
-        isa::st_shared(buffer.at(row, chunk0 + n) + 4 * (lane % 4),
-                       isa::pack<T>(x[0] * scale, x[1] * scale));
-        isa::st_shared(buffer.at(row + 8, chunk0 + n) + 4 * (lane % 4),
-                       isa::pack<T>(x[2] * scale, x[3] * scale));
+        const f32* at = from + (m * WarpDq::kNTiles + n) * 128;
+        x[m][n] = isa::ld_global_nc(reinterpret_cast<const f32x4*>(at));
+      }
+    }
+    const f32 scale = p.g.a.scale;
+    STROBE_UNROLL
+    for (int m = 0; m < WarpDq::kMTiles; ++m) {
+      const int row = row0 + 16 * m + static_cast<int>(lane / 4);
+      STROBE_UNROLL
+      for (int n = 0; n < WarpDq::kNTiles; ++n) {
+        const f32x4& v = x[m][n];
+        const u32 column = 4 * (lane % 4);
+        isa::st_shared(buffer.at(row, chunk0 + n) + column,
+                       isa::pack<T>(v[0] * scale, v[1] * scale));
+        isa::st_shared(buffer.at(row + 8, chunk0 + n) + column,
+                       isa::pack<T>(v[2] * scale, v[3] * scale));
       }
     }
     isa::cta_sync();
     T* dq = static_cast<T*>(p.g.dq.data);
+    STROBE_UNROLL
     for (u32 c = isa::thread_id(); c < C.block_m * Tile::kChunks; c += kThreads) {
       const int r = static_cast<int>(c / Tile::kChunks), i = tile.i0 + r;
       if (i >= tile.seq.rows_q) break;
