@@ -26,8 +26,9 @@ STROBE_DEVICE core::Sequence sequence(const Attention& a, int b, Here here = {})
     s.k_begin = clamp<i64>(isa::ld_global(n.cu_k + b, here), 0, n.total_k);
     const i64 q_end = clamp<i64>(isa::ld_global(n.cu_q + b + 1, here), s.q_begin, n.total_q);
     const i64 k_end = clamp<i64>(isa::ld_global(n.cu_k + b + 1, here), s.k_begin, n.total_k);
-    s.rows_q = s.len_q = static_cast<int>(q_end - s.q_begin);
-    s.len_k = static_cast<int>(k_end - s.k_begin);
+    // Bias and mask have no rows and columns beyond the stated bounds.
+    s.rows_q = s.len_q = static_cast<int>(clamp<i64>(q_end - s.q_begin, 0, n.seqlen_q));
+    s.len_k = static_cast<int>(clamp<i64>(k_end - s.k_begin, 0, n.seqlen_k));
   }
   if (n.used_q) s.len_q = clamp(isa::ld_global(n.used_q + b, here), 0, s.len_q);
   if (n.used_k) s.len_k = clamp(isa::ld_global(n.used_k + b, here), 0, s.len_k);
