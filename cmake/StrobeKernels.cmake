@@ -4,9 +4,10 @@
 #   strobe_embed_headers(<target> FUNCTION <f> ROOTS <root>... FOLDERS <root/folder>...)
 #       adds to <target> a function `std::span<const Header> strobe::gpu::<f>()` with every .h below the folders,
 #       named from the first root that holds it
-#   strobe_add_kernels(<target> DEF <file> FUNCTION <f> [HEADERS <function>] INCLUDES <dir>...)
+#   strobe_add_kernels(<target> DEF <file> FUNCTION <f> [HEADERS <function>] [SAMPLE <bool>] INCLUDES <dir>...)
 #       makes the static library <target> with `std::span<const Row> strobe::gpu::<f>()`, and sets, for the
-#       caller, <target>_ROWS to the file of resource usage (not set without nvcc)
+#       caller, <target>_ROWS to the file of resource usage (not set without nvcc);
+#       with SAMPLE, the first row of each header alone gets images, and the others are compiled at first use
 #
 # A row's kernel is compiled once, to PTX, and assembled for each architecture:
 #   STROBE_ROW         compute_80 -> sm_80, sm_90; the PTX is kept for newer GPUs
@@ -15,6 +16,9 @@
 set(STROBE_CUDA AUTO CACHE STRING
     "Compile kernels ahead of time with nvcc: AUTO (where it is found, and no sanitizer is used), ON, OFF")
 set_property(CACHE STROBE_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(STROBE_CUDA_ROWS ALL CACHE STRING
+    "Rows to compile ahead of time: ALL, or SAMPLE (one of each header; for tests, as all take minutes)")
+set_property(CACHE STROBE_CUDA_ROWS PROPERTY STRINGS ALL SAMPLE)
 set(STROBE_NVCC_FLAGS "" CACHE STRING "More flags for nvcc, as -lineinfo")
 option(STROBE_CUDA_COMPRESS "Embed kernels compressed: a seventh of the size; the driver unpacks them" ON)
 set(STROBE_OLDEST_NVCC 12.8)
@@ -206,7 +210,7 @@ function(strobe_pack variable kind arch)
 endfunction()
 
 function(strobe_add_kernels target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "DEF;FUNCTION;HEADERS" "INCLUDES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "DEF;FUNCTION;HEADERS;SAMPLE" "INCLUDES")
   if(NOT arg_HEADERS)
     set(arg_HEADERS embedded_headers)
   endif()
@@ -222,7 +226,13 @@ function(strobe_add_kernels target)
   set(images "")
   set(listed "")
   set(row_infos "")
+  set(sampled "")
   foreach(name header arch IN ZIP_LISTS row_names row_headers row_archs)
+    set(with_images ${STROBE_CUDA_ENABLED})
+    if(arg_SAMPLE AND header IN_LIST sampled)
+      set(with_images OFF)
+    endif()
+    list(APPEND sampled ${header})
     set(type "${row_type_${name}}")
     file(CONFIGURE OUTPUT ${out}/${name}.cu @ONLY CONTENT
 "#include \"isa/kernel.h\"
@@ -230,7 +240,7 @@ function(strobe_add_kernels target)
 STROBE_KERNEL(${name}, ${type})
 ")
     set(row_images "{}")
-    if(STROBE_CUDA_ENABLED)
+    if(with_images)
       set(row_cubins "")
       strobe_compile_row(${name} ${arch} "${arg_INCLUDES}")
       if(arch EQUAL 80)

@@ -56,10 +56,12 @@ TEST(Rows, ImagesAreWhatTheySay) {
 }
 
 TEST(Rows, LibraryRowsAreSound) {
-  std::set<std::string> names;
+  std::set<std::string> names, seen;
   for (const Row& row : rows()) {
     EXPECT_TRUE(names.insert(row.name).second) << row.name;
-    EXPECT_EQ(row.images.empty(), !STROBE_TEST_IMAGES) << row.name;
+    const bool first = seen.insert(row.header).second;
+    const bool compiled = STROBE_TEST_IMAGES && (first || !STROBE_TEST_SAMPLE);
+    EXPECT_EQ(!row.images.empty(), compiled) << row.name;
     bool found = false;
     for (const Header& header : row.headers()) {
       found = found || std::strcmp(header.name, row.header) == 0;

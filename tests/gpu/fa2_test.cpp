@@ -89,6 +89,26 @@ TEST(Fa2Shapes, Bands) {
   }
 }
 
+// The rows of 64 queries (gpu/family_fa2.cpp says when they are chosen).
+TEST(Fa2Shapes, ShortRows) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const std::string row =
+        dtype == DType::bf16 ? "fa2_fwd_bf16_d64_short" : "fa2_fwd_f16_d64_short";
+    Case few = dense(64, 150, 64, dtype), banded = dense(150, 200, 56, dtype),
+         grouped = dense(20, 90, 64, dtype);
+    banded.problem.mask = Band::causal();
+    banded.problem.sinks = true;
+    grouped.problem.heads = 3;
+    grouped.problem.kv_heads = 1;
+    for (const Case& c : {few, banded, grouped}) {
+      const Result<Plan> plan = make_plan(c.problem, options(c.seed));
+      ASSERT_TRUE(plan) << plan.status().message();
+      EXPECT_NE(plan->explain(STROBE_TEXT).find(row), std::string::npos);
+      expect_passes(c);
+    }
+  }
+}
+
 // V of key/value head g is 1 + g everywhere, so O shows which head was read.
 TEST(Fa2Shapes, GroupsPackedAndApart) {
   for (const std::int64_t ratio : {1, 3, 5, 6, 7, 12, 16, 20}) {
