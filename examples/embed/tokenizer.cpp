@@ -1,5 +1,7 @@
 #include "tokenizer.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <fstream>
 
 namespace strobe::embed {

@@ -2,6 +2,7 @@
 #ifndef STROBE_EXAMPLES_EMBED_TOKENIZER_H_
 #define STROBE_EXAMPLES_EMBED_TOKENIZER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>

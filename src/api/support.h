@@ -25,6 +25,7 @@
 #include <strobe/strobe.h>
 
 #include <cstddef>
+#include <cstdint>
 
 #include "api/status.h"
 

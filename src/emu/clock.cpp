@@ -1,6 +1,7 @@
 #include "emu/clock.h"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace strobe::emu {
 namespace {

@@ -8,6 +8,7 @@
 #ifndef STROBE_SRC_EMU_CLOCK_H_
 #define STROBE_SRC_EMU_CLOCK_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>

@@ -3,6 +3,7 @@
 #ifndef STROBE_SRC_EMU_MEMORY_H_
 #define STROBE_SRC_EMU_MEMORY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <mutex>

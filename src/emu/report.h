@@ -3,6 +3,7 @@
 #ifndef STROBE_SRC_EMU_REPORT_H_
 #define STROBE_SRC_EMU_REPORT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -3,6 +3,7 @@
 #define STROBE_SRC_EMU_SITES_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string>

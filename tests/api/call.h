@@ -6,6 +6,7 @@
 #include <strobe/strobe.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>

@@ -3,6 +3,7 @@
 #include <strobe/strobe.h>
 
 #include <cmath>
+#include <cstdint>
 
 #include "api/support.h"
 #include "problems.h"

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <strobe/strobe.h>
 
+#include <cstdint>
 #include <string>
 
 #include "api/support.h"

@@ -4,6 +4,7 @@
 #include <strobe/strobe.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>

@@ -2,6 +2,8 @@
 // reference: a sample in which every pair of values of two axes occurs, in cheap company. With
 // STROBE_SLOW, all triples (seqlen_q, seqlen_k, head_dim).
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <set>

@@ -1,6 +1,8 @@
 // What must not change a result, to the bit where docs/numerics.md promises bits: batch neighbours,
 // memory layout, packing, how work is split. No reference is needed.
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 
 #include "cpu_run.h"
 

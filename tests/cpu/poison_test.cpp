@@ -1,6 +1,7 @@
 // NaN and infinities in the inputs: outside the sequences they reach nothing, inside they follow
 // the mask exactly.
 #include <cmath>
+#include <cstdint>
 
 #include "cpu_run.h"
 

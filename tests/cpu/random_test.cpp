@@ -1,4 +1,5 @@
 // Cases drawn from everything that strobe.h can say, against the float64 reference.
+#include <cstdint>
 #include <cstdlib>
 
 #include "cpu_run.h"

@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>

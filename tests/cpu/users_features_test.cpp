@@ -1,6 +1,7 @@
 // Bugs that users of other attention libraries met, as tests: GQA, softcap, dropout, sinks, split
 // keys, determinism. See users_scores_test.cpp.
 #include <cmath>
+#include <cstdint>
 
 #include "cpu_run.h"
 

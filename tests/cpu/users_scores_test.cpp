@@ -5,6 +5,9 @@
 //   72         paged key/value caches; 47 and 71 in part: there is no operation that appends
 //   74 - 76    streams, several GPUs, graph capture
 //   81, 82     fp8 inputs (83: that they are refused by name is tested)
+#include <cstddef>
+#include <cstdint>
+
 #include "cpu_run.h"
 
 namespace strobe::harness {

@@ -2,6 +2,8 @@
 // alignment, biases of odd sizes. See users_scores_test.cpp.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <numeric>
 
 #include "cpu_run.h"

@@ -1,5 +1,7 @@
 // The workspace: exactly workspace_bytes() are used, whatever they hold, and they grow with the
 // number of tokens alone.
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "cpu_run.h"

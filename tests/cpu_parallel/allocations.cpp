@@ -2,6 +2,8 @@
 #include "allocations.h"
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 

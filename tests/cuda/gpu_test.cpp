@@ -1,4 +1,5 @@
 // Images, launches, memsets, copies and refusals on a GPU.
+#include <cstddef>
 #include <cstdlib>
 
 #include "gpu_fixture.h"

@@ -1,4 +1,6 @@
 // Planted bugs in barriers and collectives: deadlocks, wrong counts, diverging lanes.
+#include <cstdint>
+
 #include "planted.h"
 
 namespace strobe::STROBE_TARGET {

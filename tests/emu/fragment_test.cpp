@@ -1,5 +1,6 @@
 // Fragment layouts, against the PTX ISA's own words written down independently of the emulator.
 #include <algorithm>
+#include <cstdint>
 #include <random>
 
 #include "warp.h"

@@ -1,4 +1,6 @@
 // Planted bugs in device memory: bounds, races between CTAs, atomics and what they order.
+#include <cstdint>
+
 #include "planted.h"
 
 namespace strobe::STROBE_TARGET {

@@ -1,4 +1,7 @@
 // The same seed gives the same run, whatever the number of host threads; and what is counted.
+#include <cstddef>
+#include <cstdint>
+
 #include "planted.h"
 
 namespace strobe::STROBE_TARGET {

@@ -1,4 +1,6 @@
 // Planted bugs in shared memory: races, copies, bounds.
+#include <cstdint>
+
 #include "planted.h"
 
 namespace strobe::STROBE_TARGET {

@@ -7,6 +7,7 @@
 // --save writes it as a file for libFuzzer or a regression corpus.
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

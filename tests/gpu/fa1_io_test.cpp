@@ -1,5 +1,6 @@
 // The papers' arithmetic, on the emulator's counters: the closed forms of src/gpu/io_model.h hold
 // to the byte, and from them follow the claims of the FlashAttention papers.
+#include <cstddef>
 #include <numeric>
 
 #include "fa1_run.h"

@@ -2,6 +2,8 @@
 #ifndef STROBE_TESTS_GPU_FA1_RUN_H_
 #define STROBE_TESTS_GPU_FA1_RUN_H_
 
+#include <cstddef>
+
 #include "core/philox.h"
 #include "fa1_emulate.h"
 #include "kernels/fa1_bwd.h"

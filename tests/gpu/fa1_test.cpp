@@ -1,4 +1,6 @@
 // FlashAttention-1's kernels on the emulator: right, and free of races however copies land.
+#include <cstdint>
+
 #include "core/philox.h"
 #include "fa1_run.h"
 

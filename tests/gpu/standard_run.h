@@ -2,6 +2,7 @@
 #ifndef STROBE_TESTS_GPU_STANDARD_RUN_H_
 #define STROBE_TESTS_GPU_STANDARD_RUN_H_
 
+#include <cstddef>
 #include <functional>
 #include <map>
 

@@ -1,4 +1,6 @@
 // Standard attention's kernels on the emulator: right, and free of races however copies land.
+#include <cstdint>
+
 #include "standard_run.h"
 
 namespace strobe::gpu_test {

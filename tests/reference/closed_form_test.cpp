@@ -1,5 +1,7 @@
 // The reference on problems whose answers are known on paper.
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 
 #include "reference_run.h"

@@ -2,6 +2,8 @@
 // problems, softmax by definition in long double, and the harness's naive computation in float64
 // for everything that random_case() draws.
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "reference_run.h"

@@ -1,6 +1,7 @@
 // The reference's backward pass against central differences of its forward pass, in float64, of the
 // loss sum(dO * O) + sum(dLSE * LSE).
 #include <cmath>
+#include <cstdint>
 #include <functional>
 
 #include "reference_run.h"

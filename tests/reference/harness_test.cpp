@@ -1,6 +1,8 @@
 // The harness finds what it is there to find: each test plants one defect.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 
 #include "reference_run.h"

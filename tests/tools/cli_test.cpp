@@ -1,6 +1,8 @@
 // info, explain, trace, check and bench, end to end.
 #include "cli.h"
 
+#include <cstddef>
+
 namespace strobe::tools {
 namespace {
 
