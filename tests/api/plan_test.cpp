@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "api/refuse.h"
@@ -313,10 +314,12 @@ TEST(Registry, ReferenceServesFloat64) {
 }
 
 TEST(Registry, NamesAreUniqueAndWhole) {
-  std::vector<std::string> names;
+  std::vector<std::pair<strobe_device_kind, std::string>>
+      names;  // one family may serve two devices
   for (const api::Backend* backend : api::backends()) {
-    EXPECT_EQ(std::count(names.begin(), names.end(), backend->name), 0) << backend->name;
-    names.push_back(backend->name);
+    const std::pair<strobe_device_kind, std::string> name = {backend->device, backend->name};
+    EXPECT_EQ(std::count(names.begin(), names.end(), name), 0) << backend->name;
+    names.push_back(name);
     EXPECT_NE(std::string(backend->note), "");
   }
   EXPECT_GE(names.size(), 2u);

@@ -335,7 +335,7 @@ std::vector<Refusal> other() {
   const strobe_problem p = dense_problem();
   return {
       {"reserved", p, [](Call& r) { r.args.reserved = 3; }, "reserved", {"3", "Pass 0"}},
-      {"stream", p, [](Call& r) { r.stream = r.memory.slot(0); }, "stream", {"0x", "CPU", "NULL"}},
+      {"stream", p, [](Call& r) { r.stream = r.memory.slot(0); }, "stream", {"0x", "cpu", "NULL"}},
       {"struct_short", p, [](Call& r) { r.args.struct_size = 12; }, "struct_size", {"12", "_init"}},
       {"struct_none", p, [](Call& r) { r.args.struct_size = 0; }, "struct_size", {"0", "_init"}},
       {"struct_long",
