@@ -1,8 +1,8 @@
 #!/bin/sh
-# symbols.sh LIBRARY STROBE_H FMT_LIBRARY: the library exports the functions of strobe.h, all of them and
-# nothing else, and needs libfmt at run time only where it was built so (STROBE_FMT_LIBRARY).
+# symbols.sh LIBRARY STROBE_H: the library exports the functions of strobe.h, all of them and nothing
+# else, and does not need libfmt at run time.
 set -eu
-library=$1 header=$2 fmt_library=$3
+library=$1 header=$2
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -13,7 +13,7 @@ diff -u --label declared --label exported "$scratch/declared" "$scratch/exported
   echo "FAILED: $library must export what strobe.h declares" >&2
   exit 1
 }
-if [ "$fmt_library" != ON ] && objdump -p "$library" | grep 'NEEDED.*libfmt'; then
+if objdump -p "$library" | grep 'NEEDED.*libfmt'; then
   echo "FAILED: $library needs libfmt at run time" >&2
   exit 1
 fi
