@@ -80,20 +80,7 @@ class Fa1Plan final : public KernelPlan {
 
   Fa1BwdParams backward_params(const strobe_run_args& args) const {
     Fa1BwdParams b = {};
-    kernels::Gradients& g = b.g;
-    g.a = attention(p_, args, 1, vector_);
-    g.q = tensor_arg(args.q, p_.q_strides);
-    g.k = tensor_arg(args.k, p_.k_strides);
-    g.v = tensor_arg(args.v, p_.v_strides);
-    g.o = tensor_arg(args.o, p_.o_strides);
-    g.dout = tensor_arg(args.dout, p_.dout_strides);
-    g.dq = tensor_arg(args.dq, p_.dq_strides);
-    g.dk = tensor_arg(args.dk, p_.dk_strides);
-    g.dv = tensor_arg(args.dv, p_.dv_strides);
-    g.lse = static_cast<const float*>(args.lse);
-    g.lse_stride = strides(p_.lse_strides);
-    g.dlse = static_cast<const float*>(args.dlse);
-    g.dlse_stride = strides(p_.dlse_strides);
+    b.g = gradients(p_, args, attention(p_, args, 1, vector_));
     b.run = running();
     b.run_dq = static_cast<float*>(args.workspace);
     return b;

@@ -73,7 +73,7 @@ class BackwardPlan final : public KernelPlan {
              Program* program) const override {
     auto* at = static_cast<std::byte*>(args.workspace);
     kernels::Fa2BwdParams params = {};
-    params.g = gradients(args);
+    params.g = gradients(p_, args, attention(p_, args, 1, c_.scalar_because.empty()));
     params.padded = {static_cast<int>(c_.block_m()),
                      p_.lengths == STROBE_VARLEN ? 0 : c_.m_blocks * c_.block_m(), c_.rows};
     params.lse2 = reinterpret_cast<float*>(at);
@@ -113,32 +113,6 @@ class BackwardPlan final : public KernelPlan {
     return static_cast<std::size_t>(p_.bias.batch * p_.bias.heads * p_.bias.seqlen_q *
                                     p_.bias.seqlen_k) *
            sizeof(float);
-  }
-
-  kernels::Gradients gradients(const strobe_run_args& args) const {
-    kernels::Gradients g = {};
-    g.a = attention(p_, args, 1, c_.scalar_because.empty());
-    g.q = tensor_arg(args.q, p_.q_strides);
-    g.k = tensor_arg(args.k, p_.k_strides);
-    g.v = tensor_arg(args.v, p_.v_strides);
-    g.o = tensor_arg(args.o, p_.o_strides);
-    g.dout = tensor_arg(args.dout, p_.dout_strides);
-    g.dq = tensor_arg(args.dq, p_.dq_strides);
-    g.dk = tensor_arg(args.dk, p_.dk_strides);
-    g.dv = tensor_arg(args.dv, p_.dv_strides);
-    g.lse = static_cast<const float*>(args.lse);
-    g.lse_stride = strides(p_.lse_strides);
-    g.dlse = static_cast<const float*>(args.dlse);
-    g.dlse_stride = strides(p_.dlse_strides);
-    g.dbias = static_cast<float*>(args.dbias);
-    if (g.dbias) {  // contiguous, with 0 where the bias broadcasts
-      const strobe_score_tensor& t = p_.bias;
-      g.dbias_row = t.seqlen_q == 1 ? 0 : t.seqlen_k;
-      g.dbias_head = t.heads == 1 ? 0 : t.seqlen_q * t.seqlen_k;
-      g.dbias_batch = t.batch == 1 ? 0 : t.heads * t.seqlen_q * t.seqlen_k;
-    }
-    g.dsinks = static_cast<float*>(args.dsinks);
-    return g;
   }
 
   // Varlen: rows that no sequence holds have zero gradients.

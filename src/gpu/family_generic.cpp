@@ -212,22 +212,7 @@ class GenericBackward final : public RowsPlan {
 
   GenericBackwardParams parameters(const strobe_run_args& args) const {
     GenericBackwardParams params = {};
-    kernels::Gradients& g = params.g;
-    g.a = attention_of(p_, args);
-    g.q = tensor_arg(args.q, p_.q_strides);
-    g.k = tensor_arg(args.k, p_.k_strides);
-    g.v = tensor_arg(args.v, p_.v_strides);
-    g.o = tensor_arg(args.o, p_.o_strides);
-    g.dout = tensor_arg(args.dout, p_.dout_strides);
-    g.dq = tensor_arg(args.dq, p_.dq_strides);
-    g.dk = tensor_arg(args.dk, p_.dk_strides);
-    g.dv = tensor_arg(args.dv, p_.dv_strides);
-    g.lse = static_cast<const float*>(args.lse);
-    g.lse_stride = strides(p_.lse_strides);
-    g.dlse = static_cast<const float*>(args.dlse);
-    g.dlse_stride = strides(p_.dlse_strides);
-    g.dbias = static_cast<float*>(args.dbias);
-    g.dsinks = static_cast<float*>(args.dsinks);
+    params.g = gradients(p_, args, attention_of(p_, args));
     params.delta = static_cast<float*>(args.workspace);
     if (args.dsinks) {
       params.sink_term = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + row_bytes());

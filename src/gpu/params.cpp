@@ -151,4 +151,31 @@ kernels::Attention attention(const strobe_problem& p, const strobe_run_args& arg
   return a;
 }
 
+kernels::Gradients gradients(const strobe_problem& p, const strobe_run_args& args,
+                             const kernels::Attention& attention) {
+  kernels::Gradients g = {};
+  g.a = attention;
+  g.q = tensor_arg(args.q, p.q_strides);
+  g.k = tensor_arg(args.k, p.k_strides);
+  g.v = tensor_arg(args.v, p.v_strides);
+  g.o = tensor_arg(args.o, p.o_strides);
+  g.dout = tensor_arg(args.dout, p.dout_strides);
+  g.dq = tensor_arg(args.dq, p.dq_strides);
+  g.dk = tensor_arg(args.dk, p.dk_strides);
+  g.dv = tensor_arg(args.dv, p.dv_strides);
+  g.lse = static_cast<const float*>(args.lse);
+  g.lse_stride = strides(p.lse_strides);
+  g.dlse = static_cast<const float*>(args.dlse);
+  g.dlse_stride = strides(p.dlse_strides);
+  g.dbias = static_cast<float*>(args.dbias);
+  if (g.dbias) {
+    const strobe_score_tensor& t = p.bias;
+    g.dbias_row = t.seqlen_q == 1 ? 0 : t.seqlen_k;
+    g.dbias_head = t.heads == 1 ? 0 : t.seqlen_q * t.seqlen_k;
+    g.dbias_batch = t.batch == 1 ? 0 : t.heads * t.seqlen_q * t.seqlen_k;
+  }
+  g.dsinks = static_cast<float*>(args.dsinks);
+  return g;
+}
+
 }  // namespace strobe::gpu

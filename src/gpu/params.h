@@ -40,6 +40,10 @@ inline kernels::TensorArg tensor_arg(const void* data, const strobe_strides& s) 
 kernels::Attention attention(const strobe_problem& problem, const strobe_run_args& args, int pack,
                              bool vector_loads);
 
+// All tensors of a backward run; dbias contiguous, with strides 0 where the bias broadcasts.
+kernels::Gradients gradients(const strobe_problem& problem, const strobe_run_args& args,
+                             const kernels::Attention& attention);
+
 }  // namespace strobe::gpu
 
 #endif  // STROBE_SRC_GPU_PARAMS_H_
