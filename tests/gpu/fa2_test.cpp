@@ -9,29 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "fa2_cases.h"
 #include "harness/harness.h"
 #include "harness/shapes.h"
 
 namespace strobe::harness {
 namespace {
-
-constexpr const char* kLandings[] = {"immediate", "late", "random"};
-const bool kSlow = std::getenv("STROBE_SLOW") != nullptr;
-
-PlanOptions options(std::uint64_t seed, const std::string& more = "") {
-  PlanOptions o;
-  o.device = Device::emulator();
-  o.kernel = "fa2";
-  o.overrides =
-      "landing=" + std::string(kLandings[seed % 3]) + ",seed=" + std::to_string(seed) + more;
-  o.threads = 1;
-  return o;
-}
-
-void expect_passes(const Case& c, const std::string& more = "") {
-  const CheckReport report = check_case(c, options(c.seed, more));
-  EXPECT_EQ(report.outcome, Outcome::passed) << report.text();
-}
 
 Case dense(std::int64_t seqlen_q, std::int64_t seqlen_k, std::int64_t head_dim,
            DType dtype = DType::bf16) {
