@@ -25,6 +25,9 @@ namespace {
 
 // ---- A GPU
 
+// Of the GPU that the tests have run on: an H200.
+constexpr int kVerifiedCapability = 90;
+
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(std::unique_ptr<cuda::CudaExecutor> executor)
@@ -38,8 +41,15 @@ class CudaDevice final : public Device {
   }
   api::Facts facts() const override {
     const cuda::DeviceFacts& f = executor_->facts();
-    return {{"device", fmt::format("{}: compute capability {}.{}, {} SMs", f.name,
-                                   f.capability / 10, f.capability % 10, f.multiprocessors)}};
+    api::Facts facts = {
+        {"device", fmt::format("{}: compute capability {}.{}, {} SMs", f.name, f.capability / 10,
+                               f.capability % 10, f.multiprocessors)}};
+    if (f.capability != kVerifiedCapability) {
+      facts.emplace_back("unverified on hardware",
+                         fmt::format("the kernels have run on compute capability {}.{} alone",
+                                     kVerifiedCapability / 10, kVerifiedCapability % 10));
+    }
+    return facts;
   }
 
  private:
